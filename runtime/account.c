@@ -6,9 +6,12 @@
 
 #include "g_account.h"
 #include "prepare.h"
+#include "runtime/base/fork_gate.h"
+#include "runtime/base/lock.h"
 #include "runtime/base/sized.h"
 #include "ticks.h"
 
+static struct cp__lock setting = CP__LOCK_INIT(CP__RANK_ACCOUNTING);
 static bool is_refused; /* shared, atomic: the program wants no accounts */
 
 const char *cp_wait_reason_name(enum cp_wait_reason reason)
@@ -33,13 +36,40 @@ const char *cp_wait_reason_name(enum cp_wait_reason reason)
 
 /* ---- The switch ------------------------------------------------------------------------------ */
 
+/* Under the lock: the clock goes on, for the first time as the stamps do. */
+static void resume_clock(void)
+{
+    struct cp__accounts_clock *clock = &cp__accounts_clock;
+    const uint64_t stamp = cp__stamp();
+    const bool is_first = clock->begun == 0;
+
+    /* relaxed, all: cp_accounting is stored afterwards, with release */
+    cp_store_relaxed(&clock->off, is_first ? 0 : stamp - clock->stopped);
+    cp_store_relaxed(&clock->resumed, is_first ? stamp : clock->stopped);
+    if (is_first)
+        cp_store_relaxed(&clock->begun, stamp);
+}
+
 void cp__accounting_set(enum cp__accounting bit, bool on)
 {
-    /* relaxed, both: switches that come meanwhile see either */
-    if (on)
-        cp_fetch_or_relaxed(&cp_accounting, (uint32_t)bit);
-    else
-        cp_fetch_and_relaxed(&cp_accounting, ~(uint32_t)bit);
+    uint32_t old, new;
+
+    cp__fork_delay(); /* a child must find the clock as it is said to be */
+    cp__lock(&setting);
+    old = cp_load_relaxed(&cp_accounting); /* relaxed: stored under the lock */
+    new = on ? old | (uint32_t)bit : old & ~(uint32_t)bit;
+    if (old == 0 && new != 0)
+        resume_clock();
+    else if (old != 0 && new == 0)
+        cp_store_relaxed(&cp__accounts_clock.stopped, cp__account_now()); /* relaxed: as above */
+    cp_store_release(&cp_accounting, new); /* pairs with the acquire in cp__account_time() */
+    cp__unlock(&setting);
+    cp__fork_allow();
+}
+
+void cp__accounting_forget(void)
+{
+    cp__lock_reset(&setting);
 }
 
 void cp__accounts_prepare(void)
@@ -71,7 +101,7 @@ int cp_g_stats(const struct cp_g *g, struct cp_account *account)
         return -ENODATA;
     cp__ticks_measure();
     cp__account_read(g->account, &copy);
-    cp__account_advance(&copy, cp__stamp());
+    cp__account_advance(&copy, cp__account_now());
     cp__account_tell(&copy.values, 1, &read);
     return CP__GIVE(cp_account, account, &read, NULL);
 }

@@ -100,9 +100,13 @@ int cp_accounts_total(struct cp_account *total);
 
 /* ---- The switch ------------------------------------------------------------------------------ */
 
-/* Switches accounts on or off for the whole process; they are on at first. While they are off, switches cost
- * what they cost without them, and times that pass are in no account: what a G does then counts as what it
- * did last. May be called at any time, from any thread. */
+/*
+ * Switches accounts on or off for the whole process; they are on at first. While they are off, switches cost
+ * what they cost without them, and the time that passes is in no account and in no lifetime. When they are
+ * on again, a G does what it did when they were switched off, until its next switch tells otherwise; a G that
+ * began meanwhile has no account until its first switch. A profile of waits needs accounts, and keeps them
+ * while it runs. May be called at any time, from any thread.
+ */
 void cp_accounts_set(bool on);
 
 #ifdef __cplusplus

@@ -19,6 +19,9 @@ struct account_slab {
     struct cp__account accounts[SLAB_ACCOUNTS];
 };
 
+uint32_t cp_accounting;
+struct cp__accounts_clock cp__accounts_clock;
+
 static struct account_slab *slabs; /* each change is one store, with release */
 static struct {
     struct cp__lock lock;
@@ -214,9 +217,9 @@ void cp__account_read(const struct cp__account *account, struct cp__account_copy
     } while (version % 2 != 0 || cp_load_relaxed(&account->version) != version);
 }
 
-void cp__account_advance(struct cp__account_copy *copy, uint64_t stamp)
+void cp__account_advance(struct cp__account_copy *copy, uint64_t now)
 {
-    const uint64_t lasted = (int64_t)(stamp - copy->since) > 0 ? stamp - copy->since : 0;
+    const uint64_t lasted = (int64_t)(now - copy->since) > 0 ? now - copy->since : 0;
 
     copy->since += lasted;
     switch (copy->state) {
@@ -274,7 +277,7 @@ int cp__accounts_each(cp__account_each_fn *fn, void *context)
 void cp__accounts_forget(const struct cp__m *m)
 {
     const struct cp_g *running = m == NULL ? NULL : m->head.g;
-    const uint64_t now = cp__stamp_early();
+    const uint64_t now = cp__account_now_early();
 
     cp__lock_reset(&pool.lock);
     for (struct account_slab *slab = slabs; slab != NULL; slab = slab->next) {

@@ -113,6 +113,7 @@ static void after_in_child(void)
     cp__ms_forget();
     cp__accounts_forget(m);
     cp__label_sums_forget();
+    cp__accounting_forget();
     cp__code_after_fork();
     if (calls != NULL)
         calls->after_fork_in_child();

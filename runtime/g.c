@@ -31,7 +31,7 @@ void cp_g_init(struct cp_g *g, void *stack_lo, void *stack_hi, const struct cp_g
     g->rounds = g->counts = g->account = NULL;
     memset(g->reserved, 0, sizeof g->reserved);
     if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
-        g->account = cp__account_new(cp__m_current, g->id, CP__G_RUNNABLE, cp__stamp_early(),
+        g->account = cp__account_new(cp__m_current, g->id, CP__G_RUNNABLE, cp__account_now_early(),
                                      cp__label_sum_of(parent == NULL ? NULL : parent->labels));
     /* pairs with the acquire in cp_g_labels() */
     cp_store_release(&g->labels, parent == NULL ? NULL : cp_labels_ref(parent->labels));

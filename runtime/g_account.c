@@ -4,16 +4,14 @@
 #include "label_sum.h"
 #include "ticks.h"
 
-uint32_t cp_accounting;
-
 /* ---- Changing an account --------------------------------------------------------------------- */
 
 /* Returns how long the state has lasted, and begins the next state. A stamp of another CPU may be some ns
  * older than the last one. */
-static uint64_t begin_state(struct cp__account *account, enum cp__g_state state, uint64_t stamp)
+static uint64_t begin_state(struct cp__account *account, enum cp__g_state state, uint64_t now)
 {
     const uint64_t since = cp_load_relaxed(&account->since); /* relaxed: see cp__account_begin_change() */
-    const uint64_t lasted = (int64_t)(stamp - since) > 0 ? stamp - since : 0;
+    const uint64_t lasted = (int64_t)(now - since) > 0 ? now - since : 0;
 
     cp_store_relaxed(&account->since, since + lasted); /* relaxed, both: between the two ends of a change */
     cp_store_relaxed(&account->state, (uint32_t)state);
@@ -22,21 +20,10 @@ static uint64_t begin_state(struct cp__account *account, enum cp__g_state state,
 
 /* ---- Transitions ----------------------------------------------------------------------------- */
 
-static void leave_g(struct cp__account *account, uint64_t stamp)
-{
-    cp__account_begin_change(account);
-    cp_add_single_writer(&account->values.running,
-                         begin_state(account, account->parks ? CP__G_WAITING : CP__G_RUNNABLE, stamp));
-    if (!account->has_told)
-        cp_store_relaxed(&account->parked.pc, 0); /* relaxed: within the change */
-    cp__account_end_change(account);
-    account->parks = account->has_told = false;
-}
-
 /* Ends a wait; within a change. */
-static void end_wait(struct cp__account *account, enum cp__g_state next, uint64_t stamp)
+static void end_wait(struct cp__account *account, enum cp__g_state next, uint64_t now)
 {
-    const uint64_t lasted = begin_state(account, next, stamp);
+    const uint64_t lasted = begin_state(account, next, now);
 
     cp_add_single_writer(&account->values.waited[account->reason], lasted);
     cp_add_single_writer(&account->values.waits[account->reason], 1);
@@ -47,23 +34,58 @@ static void end_wait(struct cp__account *account, enum cp__g_state next, uint64_
 }
 
 /* The child of a fork runs a G of its parent's. */
-static void wake_dormant(struct cp__account *account, uint64_t stamp)
+static void wake_dormant(struct cp__account *account, uint64_t now)
 {
-    begin_state(account, CP__G_RUNNABLE, stamp);
+    begin_state(account, CP__G_RUNNABLE, now);
     cp_store_relaxed(&account->born, account->since); /* relaxed: within a change */
 }
 
+/* The G runs, and nobody has told: there were no accounts for a while. Until now it did what it did last.
+ * Within a change. */
+static void run_untold(struct cp__account *account, uint64_t now)
+{
+    if (account->state == CP__G_WAITING)
+        end_wait(account, CP__G_RUNNING, now);
+    else if (account->state == CP__G_RUNNABLE)
+        cp_add_single_writer(&account->values.runnable, begin_state(account, CP__G_RUNNING, now));
+    else
+        wake_dormant(account, now);
+    cp_store_relaxed(&account->state, CP__G_RUNNING); /* relaxed: within the change */
+}
+
+static void leave_g(struct cp__account *account, uint64_t now)
+{
+    cp__account_begin_change(account);
+    if (__builtin_expect(account->state != CP__G_RUNNING, 0))
+        run_untold(account, now);
+    cp_add_single_writer(&account->values.running,
+                         begin_state(account, account->parks ? CP__G_WAITING : CP__G_RUNNABLE, now));
+    if (!account->has_told)
+        cp_store_relaxed(&account->parked.pc, 0); /* relaxed: within the change */
+    cp__account_end_change(account);
+    account->parks = account->has_told = false;
+}
+
+/* The G does not run, and nobody has told. Within a change. */
+static void leave_untold(struct cp__account *account, uint64_t now)
+{
+    if (account->state == CP__G_RUNNING)
+        cp_add_single_writer(&account->values.running, begin_state(account, CP__G_RUNNABLE, now));
+    else
+        wake_dormant(account, now);
+}
+
 /* Returns for how long the G was runnable before. */
-static uint64_t enter_g(struct cp__account *account, uint64_t stamp)
+static uint64_t enter_g(struct cp__account *account, uint64_t now)
 {
     uint64_t runnable;
 
     cp__account_begin_change(account);
     if (account->state == CP__G_WAITING)
-        end_wait(account, CP__G_RUNNABLE, stamp);
-    else if (__builtin_expect(account->state == CP__G_DORMANT, 0))
-        wake_dormant(account, stamp);
-    runnable = begin_state(account, CP__G_RUNNING, stamp);
+        end_wait(account, CP__G_RUNNABLE, now);
+    else if (__builtin_expect(account->state != CP__G_RUNNABLE, 0))
+        leave_untold(account, now);
+    runnable = begin_state(account, CP__G_RUNNING, now);
     cp_add_single_writer(&account->values.runnable, runnable);
     cp_add_single_writer(&account->values.switches, 1);
     cp__account_end_change(account);
@@ -71,23 +93,24 @@ static uint64_t enter_g(struct cp__account *account, uint64_t stamp)
 }
 
 /* A G that was made while there were no accounts gets one when it first runs with them. */
-static struct cp__account *account_of_g(struct cp_m *m, struct cp_g *g, uint64_t stamp)
+static struct cp__account *account_of_g(struct cp_m *m, struct cp_g *g, uint64_t now)
 {
     if (__builtin_expect(g->account == NULL, 0))
         g->account =
-            cp__account_new((struct cp__m *)m, g->id, CP__G_RUNNABLE, stamp, cp__label_sum_of(g->labels));
+            cp__account_new((struct cp__m *)m, g->id, CP__G_RUNNABLE, now, cp__label_sum_of(g->labels));
     return g->account;
 }
 
-/* Returns the stamp of the switch. */
-static uint64_t switch_stamp(struct cp_m *m)
+/* Returns the time of the switch. */
+static uint64_t switch_time(struct cp_m *m)
 {
     const uint64_t left_at = m->left_at;
-    const bool is_same = m->goes_on && left_at != 0;
+    /* relaxed: an M that has left a G before accounts were switched off may have done much since */
+    const bool is_same = m->goes_on && left_at > cp_load_relaxed(&cp__accounts_clock.resumed);
 
     m->left_at = 0;
     m->goes_on = false;
-    return is_same ? left_at : cp__stamp_early();
+    return is_same ? left_at : cp__account_now_early();
 }
 
 /* g runs again, or is about to. */
@@ -103,21 +126,21 @@ static void switch_accounts(struct cp_m *m, struct cp_g *g)
 {
     struct cp_g *from = m->g;
     struct cp__account *account;
-    uint64_t stamp, runnable;
+    uint64_t now, runnable;
 
     if (from == g)
         return;
-    stamp = switch_stamp(m);
+    now = switch_time(m);
     if (from != NULL && from->account != NULL)
-        leave_g(from->account, stamp);
+        leave_g(from->account, now);
     if (g == NULL) {
-        m->left_at = stamp;
+        m->left_at = now;
         return;
     }
-    account = account_of_g(m, g, stamp);
+    account = account_of_g(m, g, now);
     if (account == NULL)
         return;
-    runnable = enter_g(account, stamp);
+    runnable = enter_g(account, now);
     tell_entered((struct cp__m *)m, g, account, runnable);
 }
 
@@ -155,6 +178,8 @@ static void note_wait(struct cp__account *account, enum cp_wait_reason reason, c
                       const struct told_place *place)
 {
     cp__account_begin_change(account);
+    if (__builtin_expect(account->state != CP__G_RUNNING, 0))
+        run_untold(account, cp__account_now_early());
     /* relaxed, both: between the two ends of a change */
     cp_store_relaxed(&account->reason, (unsigned)reason < CP_WAIT_REASONS ? (uint32_t)reason : CP_WAIT_OTHER);
     cp_store_relaxed(&account->object, object);
@@ -198,20 +223,20 @@ __attribute__((noinline)) void cp_g_yield_accounted(struct cp_g *g)
 __attribute__((noinline)) void cp_g_ready_accounted(struct cp_g *g)
 {
     struct cp__account *account = g->account;
-    uint64_t stamp;
+    uint64_t now;
 
     if (account == NULL || account->state != CP__G_WAITING)
         return;
-    stamp = cp__stamp_early();
+    now = cp__account_now_early();
     cp__account_begin_change(account);
-    end_wait(account, CP__G_RUNNABLE, stamp);
+    end_wait(account, CP__G_RUNNABLE, now);
     cp__account_end_change(account);
     if (__builtin_expect((cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_EVENTS) != 0, 0)) {
         const struct cp__registers caller = {.pc = (uintptr_t)__builtin_return_address(0),
                                              .sp = (uintptr_t)__builtin_dwarf_cfa(),
                                              .fp = *(const uintptr_t *)__builtin_frame_address(0)};
 
-        cp__wait_calls_get()->woken(g, account, stamp, &caller);
+        cp__wait_calls_get()->woken(g, account, now, &caller);
     }
 }
 
@@ -219,11 +244,25 @@ __attribute__((noinline)) void cp_g_ready_accounted(struct cp_g *g)
 static struct cp__account *account_here(struct cp__m *m)
 {
     struct cp_g *g = m->head.g != NULL ? m->head.g : &m->self;
+    const uint64_t begun = cp_load_relaxed(&cp__accounts_clock.begun); /* relaxed: written once */
 
     if (g == &m->self && g->account == NULL)
-        g->account = cp__account_new(m, CP__ACCOUNT_OF_M | (uint64_t)m->tid, CP__G_RUNNING, m->attached_at,
-                                     cp__label_sum_of(g->labels));
+        g->account =
+            cp__account_new(m, CP__ACCOUNT_OF_M | (uint64_t)m->tid, CP__G_RUNNING,
+                            m->attached_at > begun ? m->attached_at : begun, cp__label_sum_of(g->labels));
     return g->account;
+}
+
+/* Waits that had begun when accounts were switched off may have ended since. */
+static void forget_unended_waits(struct cp__m *m)
+{
+    const uint64_t resumed =
+        cp_load_relaxed(&cp__accounts_clock.resumed); /* relaxed: an old value forgets later */
+
+    if (m->waits_of == resumed)
+        return;
+    m->waits_of = resumed;
+    m->n_waits = 0;
 }
 
 __attribute__((noinline)) void cp_wait_begin_accounted(enum cp_wait_reason reason, const void *object)
@@ -231,14 +270,17 @@ __attribute__((noinline)) void cp_wait_begin_accounted(enum cp_wait_reason reaso
     struct cp__m *m = cp__m_current;
     struct cp__account *account;
 
-    if (m == NULL || m->n_waits++ > 0)
+    if (m == NULL)
+        return;
+    forget_unended_waits(m);
+    if (m->n_waits++ > 0)
         return;
     account = account_here(m);
     if (account == NULL)
         return;
     note_wait(account, reason, object,
               CALLED_FROM(m->head.g != NULL ? m->head.g->stack_hi : m->self.stack_hi));
-    leave_g(account, cp__stamp_early());
+    leave_g(account, cp__account_now_early());
 }
 
 /* What was no wait, because it was too short, has run; within a change. */
@@ -257,7 +299,7 @@ static bool is_shorter(const struct cp__account *account, uint64_t stamp, uint64
 static void end_outermost_wait(struct cp__m *m, uint64_t least_ns)
 {
     struct cp__account *account = account_here(m);
-    const uint64_t stamp = cp__stamp();
+    const uint64_t stamp = cp__account_now();
     bool is_short;
 
     if (account == NULL || account->state != CP__G_WAITING)
@@ -278,7 +320,10 @@ void cp__wait_end_if(uint64_t least_ns)
 {
     struct cp__m *m = cp__m_current;
 
-    if (m == NULL || m->n_waits == 0)
+    if (m == NULL)
+        return;
+    forget_unended_waits(m);
+    if (m->n_waits == 0)
         return;
     if (m->n_waits == 1)
         end_outermost_wait(m, least_ns);

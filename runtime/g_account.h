@@ -16,13 +16,14 @@
  *   DORMANT     the parent of this process had the    RUNNING    cp_execute() to it, which begins it anew
  *               G: nobody knows whether it is here
  *
- * All times are stamps (ticks.h).
+ * All times are stamps (ticks.h), less the time in which accounts were switched off: cp__account_now().
  */
 #ifndef COUNTERPOINT_RUNTIME_G_ACCOUNT_H
 #define COUNTERPOINT_RUNTIME_G_ACCOUNT_H
 
 #include "m.h"
 #include "runtime.h"
+#include "ticks.h"
 
 /* In the id of the account that a thread has for itself. */
 #define CP__ACCOUNT_OF_M ((uint64_t)1 << 63)
@@ -80,13 +81,42 @@ enum cp__accounting {
 void cp__accounts_prepare(void);
 /* Sets or clears a bit of enum cp__accounting. */
 void cp__accounting_set(enum cp__accounting bit, bool on);
+/* In the child of a fork: nobody sets a bit. */
+void cp__accounting_forget(void);
+
+/* The clock of accounts, which stands still while cp_accounting is 0. Written by cp__accounting_set(). */
+struct cp__accounts_clock {
+    uint64_t off;     /* for how many stamps it has stood still, up to the last time that it went on */
+    uint64_t resumed; /* its own time when it last went on */
+    uint64_t begun;   /* the same of the first time */
+    uint64_t stopped; /* its own time when it last stopped */
+};
+extern struct cp__accounts_clock cp__accounts_clock;
+
+/* Returns the present time of accounts. If the clock goes on meanwhile, the stamp is older than what is taken
+ * from it, and the time that is counted is too short: so the stamp comes first. */
+static inline uint64_t cp__account_time(uint64_t stamp)
+{
+    /* acquire: pairs with the release in cp__accounting_set(), account.c */
+    if (__builtin_expect(cp_load_acquire(&cp_accounting) == 0, 0))
+        return cp_load_relaxed(&cp__accounts_clock.stopped); /* relaxed, both: see above */
+    return stamp - cp_load_relaxed(&cp__accounts_clock.off);
+}
+static inline uint64_t cp__account_now(void)
+{
+    return cp__account_time(cp__stamp());
+}
+static inline uint64_t cp__account_now_early(void)
+{
+    return cp__account_time(cp__stamp_early());
+}
 
 /* What the core calls of runtime/wait/, which is above it. */
 struct cp__wait_calls {
-    /* The calling thread has ended a wait of the account's G, by cp_g_ready() at that stamp. account->reason
+    /* The calling thread has ended a wait of the account's G, by cp_g_ready() at that time. account->reason
      * and object say what for, last_waited how long. `caller` has the pc, sp and fp with which the caller of
      * cp_g_ready() goes on. */
-    void (*woken)(struct cp_g *g, struct cp__account *account, uint64_t stamp,
+    void (*woken)(struct cp_g *g, struct cp__account *account, uint64_t now,
                   const struct cp__registers *caller);
     /* m, the calling thread's, is about to run g, after so long in which it was runnable. If is_woken, it has
      * waited before that. */
@@ -126,7 +156,7 @@ static inline void cp__account_end_change(struct cp__account *account)
     cp_store_release(&account->version, cp_load_relaxed(&account->version) + 1);
 }
 
-/* Returns an account that begins in that state, born at that stamp, and adds to that sum; NULL: no memory. m
+/* Returns an account that begins in that state, born at that time, and adds to that sum; NULL: no memory. m
  * is the calling thread's, or NULL, also for the next one. */
 struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, enum cp__g_state state, uint64_t born,
                                     struct cp__label_sum *sum);
@@ -150,8 +180,8 @@ struct cp__account_copy {
     struct cp__account_values summed;
 };
 void cp__account_read(const struct cp__account *account, struct cp__account_copy *copy);
-/* Adds what has passed since the copy's state began, up to a stamp, to its values. */
-void cp__account_advance(struct cp__account_copy *copy, uint64_t stamp);
+/* Adds what has passed since the copy's state began, up to a time as of cp__account_now(), to its values. */
+void cp__account_advance(struct cp__account_copy *copy, uint64_t now);
 /* Fills *to, apart from its size, with the values of so many Gs, in ns. Needs cp__ticks_measure(). */
 void cp__account_tell(const struct cp__account_values *values, uint64_t gs, struct cp_account *to);
 /* Passes to fn all accounts that are neither free nor dormant, each as it is at that moment. Accounts that

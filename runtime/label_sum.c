@@ -127,10 +127,10 @@ static uint64_t take_growth(uint64_t value, uint64_t *summed)
     return growth;
 }
 
-/* Takes what is not summed, up to the stamp, out of the account, whose state goes on. Within a change. */
-static void take_change(struct cp__account *account, uint64_t stamp, struct change *change)
+/* Takes what is not summed, up to now, out of the account, whose state goes on. Within a change. */
+static void take_change(struct cp__account *account, uint64_t now, struct change *change)
 {
-    const uint64_t lasted = (int64_t)(stamp - account->since) > 0 ? stamp - account->since : 0;
+    const uint64_t lasted = (int64_t)(now - account->since) > 0 ? now - account->since : 0;
     const struct cp__account_values *values = &account->values;
     struct cp__account_values *summed = &account->summed;
     const bool waits = account->state == CP__G_WAITING;
@@ -145,9 +145,9 @@ static void take_change(struct cp__account *account, uint64_t stamp, struct chan
     account->waited_for |= change->reasons;
     for (uint32_t left = change->reasons; left != 0; left &= left - 1) {
         const unsigned i = (unsigned)__builtin_ctz(left);
-        const uint64_t now = waits && i == account->reason ? lasted : 0;
+        const uint64_t unended = waits && i == account->reason ? lasted : 0;
 
-        change->waited[i] = take_growth(values->waited[i] + now, &summed->waited[i]);
+        change->waited[i] = take_growth(values->waited[i] + unended, &summed->waited[i]);
         change->waits[i] = take_growth(values->waits[i], &summed->waits[i]);
     }
 }
@@ -177,14 +177,13 @@ static void add_change(struct cp__label_sum *sum, const struct cp__m *m, const s
 }
 
 /* Sums what is not summed yet; the account adds to `to` from now on. */
-static void move_account(struct cp__m *m, struct cp__account *account, uint64_t stamp,
-                         struct cp__label_sum *to)
+static void move_account(struct cp__m *m, struct cp__account *account, uint64_t now, struct cp__label_sum *to)
 {
     struct cp__label_sum *from = account->sum;
     struct change change;
 
     cp__account_begin_change(account);
-    take_change(account, stamp, &change);
+    take_change(account, now, &change);
     cp_store_relaxed(&account->sum, to); /* relaxed: within a change */
     cp__account_end_change(account);
     if (from != NULL)
@@ -196,7 +195,7 @@ void cp__account_relabel(struct cp__m *m, struct cp__account *account, struct cp
     struct cp__label_sum *to = cp__label_sum_of(labels);
 
     if (to != account->sum)
-        move_account(m, account, cp__stamp_early(), to);
+        move_account(m, account, cp__account_now_early(), to);
 }
 
 void cp__account_close(struct cp__m *m, struct cp__account *account)
@@ -206,7 +205,7 @@ void cp__account_close(struct cp__m *m, struct cp__account *account)
         m != NULL && m->head.left_at == account->since && account->state == CP__G_RUNNABLE;
 
     /* A G that has left this M, which has run nothing since, has ended then. */
-    move_account(m, account, has_just_left ? account->since : cp__stamp_early(), NULL);
+    move_account(m, account, has_just_left ? account->since : cp__account_now_early(), NULL);
     if (sum != NULL && account->state != CP__G_DORMANT)
         cp_fetch_add_relaxed(&cp__label_sum_part(sum, m)->ended, 1); /* relaxed: a count of its own */
     cp__account_free(m, account);

@@ -43,15 +43,15 @@ static void find_in_sum(struct cp__label_sum *sum)
 /* Adds what an account has that the sums have not. */
 static int find_in_account(void *context, const struct cp__account_copy *copy)
 {
-    const uint64_t stamp = *(const uint64_t *)context;
-    struct cp__account_copy now = *copy;
-    const uint64_t *values = (const uint64_t *)&now.values, *summed = (const uint64_t *)&now.summed;
+    const uint64_t now = *(const uint64_t *)context;
+    struct cp__account_copy grown = *copy;
+    const uint64_t *values = (const uint64_t *)&grown.values, *summed = (const uint64_t *)&grown.summed;
     struct cp__label_sum *sum = copy->sum;
     uint64_t *to;
 
     if (sum == NULL)
         return 0;
-    cp__account_advance(&now, stamp);
+    cp__account_advance(&grown, now);
     to = (uint64_t *)&sum->found.values;
     for (size_t word = 0; word < N_VALUES; word++)
         to[word] += (int64_t)(values[word] - summed[word]) > 0 ? values[word] - summed[word] : 0;
@@ -62,14 +62,14 @@ static int find_in_account(void *context, const struct cp__account_copy *copy)
 /* Under the lock. Returns how many sums there are. */
 static size_t find_in_all(void)
 {
-    uint64_t stamp;
+    uint64_t now;
     size_t n = 0;
 
     for (struct cp__label_sum *sum = &cp__label_sum_of_none; sum != NULL; sum = cp__label_sum_next(sum))
         find_in_sum(sum);
     cp_fence_acquire(); /* pairs with the fence in add_change(), label_sum.c */
-    stamp = cp__stamp();
-    cp__accounts_each(find_in_account, &stamp);
+    now = cp__account_now();
+    cp__accounts_each(find_in_account, &now);
     for (struct cp__label_sum *sum = &cp__label_sum_of_none; sum != NULL; sum = cp__label_sum_next(sum))
         n++;
     return n;

@@ -35,6 +35,7 @@ enum cp__lock_rank {
     CP__RANK_ACCOUNTS,        /* runtime: the free accounts of Gs */
     CP__RANK_RECORDINGS,      /* wait: which recordings of waits run, and what plain threads have ended */
     CP__RANK_HEAP,            /* preload: the memory of what is recorded at the ends of waits */
+    CP__RANK_ACCOUNTING,      /* runtime: whether there are accounts */
 };
 
 struct cp__lock {
