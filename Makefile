@@ -295,6 +295,7 @@ CFLAGS_watch_print_test = -DCP_TOOLS='"$(CURDIR)/$(tools)"'
 CFLAGS_http_watches_test = $(CFLAGS_watch_print_test)
 # Stacks of waits lead through code without frame pointers.
 CFLAGS_recording_stack_test = -fomit-frame-pointer
+CFLAGS_http_accounts_test = $(CFLAGS_watch_print_test)
 CFLAGS_ui_test = -DCP_UI='"$(CURDIR)/http/ui"' -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
 CFLAGS_report_html_test = -DCP_UI_TEST='"$(CURDIR)/$(ui_test)"'
 # Profiles may have any values, and sums of them wrap around as Go's do.

@@ -25,7 +25,7 @@
  *     symbol        names of addresses, as pprof tools ask for them (GET ?0xADDR+0xADDR, or POST)
  *     cmdline       the program's arguments, with a zero byte between them
  *     watches       what all watches have measured (watch.h), as a table; format=json: as JSON
- *     metrics       counters, and what all watches have measured, in the text format of Prometheus
+ *     metrics       counters, what Gs ran and waited, and what all watches have measured, for Prometheus
  *
  * A client can see the program's code, arguments and labels, and can make the program spend time on answers.
  * Therefore a server listens on the loopback interface unless it gets another address. On any address, the

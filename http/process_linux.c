@@ -158,7 +158,8 @@ int cp__http_metrics(struct cp__exchange *exchange)
         print_totals(page.out, &totals);
         print_handler_time(page.out, stats.handler_ns);
         print_gauges(page.out, &stats, &held);
-        if (cp__http_print_watches(page.out, CP_WATCH_PROMETHEUS, NULL) < 0)
+        if (cp_accounts_print(page.out) < 0 ||
+            cp__http_print_watches(page.out, CP_WATCH_PROMETHEUS, NULL) < 0)
             page.is_cut = true; /* 503 */
     }
     return cp__http_page_send(exchange, &page, &type, 1);

@@ -28,8 +28,10 @@ const char *cp__watch_side_name(enum cp_watch_side side);
 
 /* Makes a metric's name of a quantity's: in snake case, without what Prometheus keeps for itself. */
 void cp__prometheus_metric(char name[CP__PROMETHEUS_NAME_MAX], const char *quantity);
-/* Makes labels' names of the n keys. None has the name of another, or one that this module uses itself. */
-void cp__prometheus_labels(char (*names)[CP__PROMETHEUS_NAME_MAX], char *const *keys, size_t n);
+/* Makes labels' names of the n keys. None has the name of another, or one of those that are taken, whose list
+ * ends with NULL. */
+void cp__prometheus_labels(char (*names)[CP__PROMETHEUS_NAME_MAX], char *const *keys, size_t n,
+                           const char *const *taken);
 /* Prints text as a label's value, without the quotes, or as a help. A byte that is not UTF-8 becomes \xHH. */
 void cp__prometheus_text(FILE *out, const char *text, bool is_value);
 

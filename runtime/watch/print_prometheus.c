@@ -52,6 +52,7 @@ static void free_parts(struct prometheus *p)
 /* Makes all names before anything is printed. Returns 0 or -ENOMEM. */
 static int list_parts(struct prometheus *p)
 {
+    static const char *const taken[] = {"watch", "side", "quantity", "keys", "le", "quantile", NULL};
     const size_t n = p->snapshot->n;
 
     p->labels = calloc(n + 1, sizeof p->labels[0]);
@@ -64,7 +65,7 @@ static int list_parts(struct prometheus *p)
         p->labels[i] = malloc((watch->n_keys + 1) * sizeof p->labels[i][0]);
         if (p->labels[i] == NULL)
             return -ENOMEM;
-        cp__prometheus_labels(p->labels[i], watch->keys, watch->n_keys);
+        cp__prometheus_labels(p->labels[i], watch->keys, watch->n_keys, taken);
         for (unsigned q = 0; q < watch->n_quantities; q++) {
             struct family_part *part = &p->parts[p->n_parts++];
 

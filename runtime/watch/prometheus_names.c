@@ -121,9 +121,9 @@ static bool is_other_key(const char *name, char (*names)[CP__PROMETHEUS_NAME_MAX
     return false;
 }
 
-void cp__prometheus_labels(char (*names)[CP__PROMETHEUS_NAME_MAX], char *const *keys, size_t n)
+void cp__prometheus_labels(char (*names)[CP__PROMETHEUS_NAME_MAX], char *const *keys, size_t n,
+                           const char *const *taken)
 {
-    static const char *const taken[] = {"", "watch", "side", "quantity", "keys", "le", "quantile", NULL};
     char number[32];
 
     for (size_t i = 0; i < n; i++) {
@@ -132,7 +132,7 @@ void cp__prometheus_labels(char (*names)[CP__PROMETHEUS_NAME_MAX], char *const *
 
         append_to_name(&name, "");
         append_snake(&name, keys[i], false);
-        if (is_among(names[i], taken) || isdigit((unsigned char)names[i][0])) {
+        if (names[i][0] == '\0' || is_among(names[i], taken) || isdigit((unsigned char)names[i][0])) {
             name.size = 0;
             append_to_name(&name, "label_");
             append_snake(&name, keys[i], false);
