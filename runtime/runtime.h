@@ -218,8 +218,8 @@ static inline void cp_execute_next(struct cp_m *m, struct cp_g *g)
  * from the other, or NULL. Call it on g's stack, in a function that returns only when g runs again: stacks of
  * waits begin with that function. If the G does not wait after all, its next cp_g_park() counts.
  */
-static inline __attribute__((always_inline)) void cp_g_park(struct cp_g *g, enum cp_wait_reason reason,
-                                                            const void *object)
+static inline __attribute__((always_inline, artificial)) void
+cp_g_park(struct cp_g *g, enum cp_wait_reason reason, const void *object)
 {
     if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
         cp_g_park_accounted(g, reason, object);
@@ -228,7 +228,7 @@ static inline __attribute__((always_inline)) void cp_g_park(struct cp_g *g, enum
 /* Tells that g, which the calling thread runs, is about to give its M up and could go on at once. Without
  * this call, nobody knows where g stands until it runs again. What cp_g_park() says of its caller holds here,
  * too. */
-static inline __attribute__((always_inline)) void cp_g_yield(struct cp_g *g)
+static inline __attribute__((always_inline, artificial)) void cp_g_yield(struct cp_g *g)
 {
     if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
         cp_g_yield_accounted(g);
@@ -239,7 +239,7 @@ static inline __attribute__((always_inline)) void cp_g_yield(struct cp_g *g)
  * up, and that returns before: a hook of a runtime that is not to be changed. Stacks of waits begin with the
  * hook's caller, which returns only when g runs again.
  */
-static inline __attribute__((always_inline)) void
+static inline __attribute__((always_inline, artificial)) void
 cp_g_park_in_hook(struct cp_g *g, enum cp_wait_reason reason, const void *object)
 {
     if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
@@ -252,7 +252,7 @@ cp_g_park_in_hook(struct cp_g *g, enum cp_wait_reason reason, const void *object
  * its wait calls this after g has left its M, and before another M can find g. On a G's or a thread's stack,
  * which tells who has ended the wait. A G that yields is ready without it.
  */
-static inline __attribute__((always_inline)) void cp_g_ready(struct cp_g *g)
+static inline __attribute__((always_inline, artificial)) void cp_g_ready(struct cp_g *g)
 {
     if (cp_load_relaxed(&cp_accounting) != 0) { /* relaxed: as in cp_execute() */
         cp_g_ready_accounted(g);
@@ -269,8 +269,8 @@ static inline __attribute__((always_inline)) void cp_g_ready(struct cp_g *g)
  */
 void cp_wait_begin_accounted(enum cp_wait_reason reason, const void *object);
 void cp_wait_end_accounted(void);
-static inline __attribute__((always_inline)) void cp_wait_begin(enum cp_wait_reason reason,
-                                                                const void *object)
+static inline __attribute__((always_inline, artificial)) void cp_wait_begin(enum cp_wait_reason reason,
+                                                                            const void *object)
 {
     if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
         cp_wait_begin_accounted(reason, object);

@@ -20,7 +20,8 @@ struct walk {
     Dwarf_Files *files;        /* the unit's files; NULL if the unit names none */
     const char *directory;     /* where the compiler ran; NULL: unknown */
     unsigned depth;
-    int language; /* of the unit; -1: unknown */
+    int language;    /* of the unit; -1: unknown */
+    Dwarf_Die *call; /* of the artificial function that is being visited, in a scope; NULL: of none */
 };
 
 /* Neighbouring addresses: those with the numbers from "first" to before "end". */
@@ -135,6 +136,12 @@ static unsigned number(Dwarf_Die *die, unsigned name)
     return (unsigned)value;
 }
 
+/* Returns the file of an inlined call; NULL: unknown. */
+static const char *call_file(const struct walk *walk, Dwarf_Die *call)
+{
+    return walk->files == NULL ? NULL : dwarf_filesrc(walk->files, number(call, DW_AT_call_file), NULL, NULL);
+}
+
 /* Fills *scope from a function's entry or an inlined call's entry. Returns 0 or -ENOMEM. */
 static int read_scope(const struct walk *walk, Dwarf_Die *die, struct cp__dwarf_scope *scope)
 {
@@ -146,9 +153,10 @@ static int read_scope(const struct walk *walk, Dwarf_Die *die, struct cp__dwarf_
     if (dwarf_decl_line(die, &line) == 0)
         scope->start_line = (unsigned)line;
     if (dwarf_tag(die) == DW_TAG_inlined_subroutine) {
-        scope->call_line = number(die, DW_AT_call_line);
-        if (walk->files != NULL)
-            scope->call_file = dwarf_filesrc(walk->files, number(die, DW_AT_call_file), NULL, NULL);
+        Dwarf_Die *call = walk->call != NULL ? walk->call : die;
+
+        scope->call_line = number(call, DW_AT_call_line);
+        scope->call_file = call_file(walk, call);
     }
     if (scope->name == NULL || cp__is_mangled(scope->name))
         return 0;
@@ -167,6 +175,35 @@ static int64_t add_scope(const struct walk *walk, Dwarf_Die *die, uint32_t outer
     *scope = (struct cp__dwarf_scope){.outer = outer};
     dwarf->n_scopes++;
     return read_scope(walk, die, scope) < 0 ? -ENOMEM : (int64_t)dwarf->n_scopes - 1;
+}
+
+/* Gives the code of an artificial function, which is in no scope inside it, the place of the call. */
+static void take_place_of_call(const struct walk *walk, struct slice inside, uint32_t scope)
+{
+    struct cp__dwarf_place *places = walk->dwarf->places;
+
+    for (size_t i = inside.first; i < inside.end; i++) {
+        if (places[i].scope == scope) {
+            places[i].file = call_file(walk, walk->call);
+            places[i].line = number(walk->call, DW_AT_call_line);
+        }
+    }
+}
+
+/* Visits what is inside an entry that has code: of a function, as that of a scope of its own. */
+static int visit_inside(struct walk *walk, Dwarf_Die *die, bool is_function, struct slice inside,
+                        uint32_t scope)
+{
+    Dwarf_Die *before = walk->call;
+    int result;
+
+    if (is_function)
+        walk->call = NULL;
+    result = visit_children(walk, die, inside, scope);
+    if (walk->call != NULL)
+        take_place_of_call(walk, inside, scope);
+    walk->call = before;
+    return result;
 }
 
 /* Visits an entry that has code. If is_function is set, the entry is a scope; else it is only a block in
@@ -193,8 +230,35 @@ static int visit_code(struct walk *walk, Dwarf_Die *die, bool is_function, struc
             if (outer == 0)
                 walk->dwarf->places[i].entry = low + walk->bias;
         }
-        result = visit_children(walk, die, inside, (uint32_t)scope);
+        result = visit_inside(walk, die, is_function, inside, (uint32_t)scope);
     }
+    return result;
+}
+
+/* Returns whether the entry is an inlined call of a function that the source calls artificial
+ * (__attribute__((artificial))): it wants to be taken for its caller, as the C library's checks and
+ * cp_g_park() do. Compilers say the same of what they make, which is in no line of the source, or a member of
+ * a type. */
+static bool is_artificial(Dwarf_Die *die)
+{
+    Dwarf_Die origin;
+
+    return cp__dwarf_follow(die, DW_AT_abstract_origin, &origin) &&
+           dwarf_hasattr(&origin, DW_AT_artificial) && dwarf_hasattr(&origin, DW_AT_decl_line) &&
+           !dwarf_hasattr(&origin, DW_AT_object_pointer) && !dwarf_hasattr(&origin, DW_AT_specification);
+}
+
+/* Visits the inlined call of an artificial function: its code has the name of the function that it was
+ * inlined into, and the line of the call. */
+static int visit_artificial(struct walk *walk, Dwarf_Die *die, struct slice slice, uint32_t outer)
+{
+    Dwarf_Die *before = walk->call;
+    int result;
+
+    if (before == NULL)
+        walk->call = die;
+    result = visit_code(walk, die, false, slice, outer);
+    walk->call = before;
     return result;
 }
 
@@ -205,7 +269,8 @@ static int visit(struct walk *walk, Dwarf_Die *die, struct slice slice, uint32_t
     case DW_TAG_subprogram:
         return visit_code(walk, die, true, slice, 0);
     case DW_TAG_inlined_subroutine:
-        return visit_code(walk, die, true, slice, outer);
+        return is_artificial(die) ? visit_artificial(walk, die, slice, outer)
+                                  : visit_code(walk, die, true, slice, outer);
     case DW_TAG_lexical_block:
     case DW_TAG_try_block:
     case DW_TAG_catch_block:

@@ -60,8 +60,7 @@ static struct waiter *take_first(struct list *list)
     return w;
 }
 
-/* Inlined, as are wait_in() and served(), so that stacks of waits begin with the call. */
-static inline __attribute__((always_inline)) void wake_waiter(struct cp__task *task)
+CP__IN_ITS_CALLER void wake_waiter(struct cp__task *task)
 {
     if (cp__task_wake(task, CP__WAKE_EVENT))
         cp__task_enqueue(task);
@@ -69,8 +68,8 @@ static inline __attribute__((always_inline)) void wake_waiter(struct cp__task *t
 
 /* Appends self to list, releases the lock, and waits until another G or thread has taken w out of the
  * list. */
-static inline __attribute__((always_inline)) int wait_in(struct cp_chan *chan, struct list *list,
-                                                         struct waiter *w, enum cp_wait_reason reason)
+CP__IN_ITS_CALLER int wait_in(struct cp_chan *chan, struct list *list, struct waiter *w,
+                              enum cp_wait_reason reason)
 {
     w->task = cp__task_self();
     if (w->task == NULL) {
@@ -84,7 +83,7 @@ static inline __attribute__((always_inline)) int wait_in(struct cp_chan *chan, s
 }
 
 /* Releases the lock, and wakes w, which has received what it waited for. */
-static inline __attribute__((always_inline)) int served(struct cp_chan *chan, struct waiter *w)
+CP__IN_ITS_CALLER int served(struct cp_chan *chan, struct waiter *w)
 {
     struct cp__task *task = w->task;
 

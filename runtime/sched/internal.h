@@ -186,13 +186,14 @@ struct cp__task *cp__task_self(void);
  * ends. */
 void cp__task_leave(struct cp__task *task, enum cp__after after);
 
-/* What follows is inlined, so that stacks of waits, and of those who end them, begin with what the program
- * has called. */
+/* What is inlined so is in no stack: those of waits, and of who ends them, begin with what the program has
+ * called. */
+#define CP__IN_ITS_CALLER static inline __attribute__((always_inline, artificial))
 
 /* Gives the M back until the G is woken. Other threads see the reason after the exchange in suspend(),
  * sched.c. */
-static inline __attribute__((always_inline)) void
-cp__task_wait(struct cp__task *task, enum cp__after after, enum cp_wait_reason reason, const void *object)
+CP__IN_ITS_CALLER void cp__task_wait(struct cp__task *task, enum cp__after after, enum cp_wait_reason reason,
+                                     const void *object)
 {
     cp_store_relaxed(&task->waits_for, (uint32_t)reason); /* relaxed: see above */
     cp_g_park(&task->g, reason, object);
@@ -202,15 +203,14 @@ cp__task_wait(struct cp__task *task, enum cp__after after, enum cp_wait_reason r
 
 /* Makes the calling G wait for CP__WAKE_EVENT, which must come exactly once and may come before this call.
  * The reason and the object are those of cp_g_park(). */
-static inline __attribute__((always_inline)) void cp__task_await(enum cp_wait_reason reason,
-                                                                 const void *object)
+CP__IN_ITS_CALLER void cp__task_await(enum cp_wait_reason reason, const void *object)
 {
     cp__task_wait(cp__task_self(), CP__AFTER_WAIT, reason, object);
 }
 
 /* Delivers a wake-up. Returns true if the task can run now; then the caller must put the task into a
  * queue. */
-static inline __attribute__((always_inline)) bool cp__task_wake(struct cp__task *task, enum cp__wake bit)
+CP__IN_ITS_CALLER bool cp__task_wake(struct cp__task *task, enum cp__wake bit)
 {
     const uint32_t awaits = (uint32_t)bit << CP__AWAITS;
     uint32_t old = cp_load_relaxed(&task->state), new; /* relaxed: the exchange checks the value */

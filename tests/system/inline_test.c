@@ -161,3 +161,61 @@ LEVEL(inlining_by_clang_in_cxx_at_0_is_known, "clang++-14 -x c++", 0)
 LEVEL(inlining_by_clang_in_cxx_at_1_is_known, "clang++-14 -x c++", 1)
 LEVEL(inlining_by_clang_in_cxx_at_2_is_known, "clang++-14 -x c++", 2)
 LEVEL(inlining_by_clang_in_cxx_at_3_is_known, "clang++-14 -x c++", 3)
+
+/* ---- Functions that want to be taken for their callers --------------------------------------- */
+
+static const char artificial[] =
+    "extern volatile unsigned sink;\n"
+    "static inline __attribute__((always_inline)) void inner(void)\n"
+    "{\n"
+    "    sink = 1;\n" /* line 4 */
+    "}\n"
+    "static inline __attribute__((always_inline, artificial)) void wrapper(void)\n"
+    "{\n"
+    "    sink = 2;\n" /* line 8 */
+    "    inner();\n"
+    "}\n"
+    "void outer(void)\n"
+    "{\n"
+    "    wrapper();\n" /* line 13 */
+    "}\n"
+    "volatile unsigned sink;\n"
+    "void other(void)\n" /* there are enough addresses */
+    "{\n"
+    "    sink += sink * sink + sink * sink * sink + sink / (sink + 1) - sink % (sink + 2);\n"
+    "    sink += sink * sink + sink * sink * sink + sink / (sink + 1) - sink % (sink + 2);\n"
+    "}\n"
+    "int main(void)\n"
+    "{\n"
+    "    outer();\n"
+    "    return 0;\n"
+    "}\n";
+
+/* Their code is their callers', in the line of the call. What is inlined into them keeps its name. */
+static void check_artificial(const char *compile)
+{
+    struct program *program = malloc(sizeof *program);
+    unsigned inlined;
+    char path[256];
+
+    printf("%s\n", compile);
+    test_write_file("artificial.c", artificial);
+    free(test_command(NULL, "cd %s && %s -o artificial artificial.c", test_dir(), compile));
+    snprintf(path, sizeof path, "%s/artificial", test_dir());
+    program->n = list_functions(path, program->addresses, MAX_ADDRESSES, 1);
+    program->answers = look_up(path, program->addresses, program->n, &inlined);
+    CHECK_CONTAINS(program->answers, "inner\nartificial.c:4\nouter\nartificial.c:13\n");
+    CHECK_CONTAINS(program->answers, "\nouter\nartificial.c:13\n0x");
+    CHECKF(strstr(program->answers, "wrapper") == NULL, "%s", program->answers);
+    CHECKF(strstr(program->answers, "artificial.c:8\n") == NULL, "%s", program->answers);
+    free(program->answers);
+    free(program);
+}
+
+CP_TEST(artificial_functions_are_their_callers)
+{
+    check_artificial("gcc -O1 -g");
+    check_artificial("gcc -O0 -g -gdwarf-4");
+    if (is_there("clang-14"))
+        check_artificial("clang-14 -O1 -g");
+}
