@@ -276,6 +276,7 @@ LIBS_with_cmocka = -lcmocka
 LIBS_with_check = $(shell pkg-config --libs check)
 LIBS_with_criterion = -lcriterion
 # So many paired rounds, or listings, are enough for medians.
+BENCH_accounts = -benchtime 15x
 BENCH_connections = -benchtime 21x
 BENCH_http = -benchtime 15x
 BENCH_latency = -benchtime 9x

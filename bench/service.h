@@ -14,6 +14,7 @@
 
 static char service[64], endpoint[64]; /* each is HOST:PORT */
 static pid_t server;                   /* stop_server() ends it */
+static const char *accounts = "on";    /* off: the server has no accounts of its Gs */
 
 static inline _Noreturn void fail(const char *what)
 {
@@ -46,7 +47,8 @@ static inline void exec_server(int out)
     snprintf(path, sizeof path, "%s/../examples/server", self);
     dup2(out, STDOUT_FILENO);
     snprintf(cpu, sizeof cpu, "%d", cpu_number(0));
-    execlp("taskset", "taskset", "-c", cpu, path, "-listen", "127.0.0.1:0", "-endpoint", "127.0.0.1:0", NULL);
+    execlp("taskset", "taskset", "-c", cpu, path, "-listen", "127.0.0.1:0", "-endpoint", "127.0.0.1:0",
+           "-accounts", accounts, NULL);
     perror("taskset");
     _exit(1);
 }

@@ -1,7 +1,7 @@
 /*
  * A small HTTP service, with a green thread for each connection, that can be profiled while it works:
  *
- *     server [-listen HOST:PORT] [-endpoint HOST:PORT] [-threads N]
+ *     server [-listen HOST:PORT] [-endpoint HOST:PORT] [-threads N] [-accounts on|off]
  *
  *     curl 'http://127.0.0.1:8080/sort?n=5000'
  *     go tool pprof 'http://127.0.0.1:6060/debug/pprof/profile?event=taskClock&period=1000000&seconds=5'
@@ -208,6 +208,7 @@ static void serve(void *unused)
 struct flags {
     const char *listen, *endpoint;
     unsigned threads;
+    const char *accounts;
 };
 
 /* Returns the number of threads; 0 if the text makes no sense. */
@@ -220,22 +221,24 @@ static unsigned parse_threads(const char *text)
 
 static _Noreturn void print_usage(FILE *out, const char *program)
 {
-    fprintf(out, "usage: %s [-listen HOST:PORT] [-endpoint HOST:PORT] [-threads N]\n", program);
+    fprintf(out, "usage: %s [-listen HOST:PORT] [-endpoint HOST:PORT] [-threads N] [-accounts on|off]\n",
+            program);
     exit(out == stdout ? 0 : 2);
 }
 
 static void parse_flags(struct flags *f, int argc, char **argv)
 {
-    static const struct option options[] = {{"listen", required_argument, NULL, 'l'},
-                                            {"endpoint", required_argument, NULL, 'e'},
-                                            {"threads", required_argument, NULL, 't'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"listen", required_argument, NULL, 'l'},  {"endpoint", required_argument, NULL, 'e'},
+        {"threads", required_argument, NULL, 't'}, {"accounts", required_argument, NULL, 'a'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     for (int flag; (flag = getopt_long_only(argc, argv, "", options, NULL)) != -1;) {
         if (flag == 'l') {
             f->listen = optarg;
         } else if (flag == 'e') {
             f->endpoint = optarg;
+        } else if (flag == 'a' && (strcmp(optarg, "on") == 0 || strcmp(optarg, "off") == 0)) {
+            f->accounts = optarg;
         } else if (flag != 't') {
             print_usage(flag == 'h' ? stdout : stderr, argv[0]);
         } else if (!(f->threads = parse_threads(optarg))) {
@@ -272,8 +275,10 @@ static void must(int result, const struct cp_error *err)
 
 int main(int argc, char **argv)
 {
-    struct flags flags = {.listen = "127.0.0.1:8080", .endpoint = "127.0.0.1:6060"};
+    struct flags flags = {.listen = "127.0.0.1:8080", .endpoint = "127.0.0.1:6060", .accounts = "on"};
     parse_flags(&flags, argc, argv);
+    /* Profiling: where the time of green threads goes is known, unless the program does not want that. */
+    cp_accounts_set(strcmp(flags.accounts, "on") == 0);
     server.signals = take_signals();
     server.listener = http_listen(flags.listen);
     if (server.listener < 0)

@@ -33,37 +33,23 @@ static void say(struct work *w, const char *what)
 /* ---- /reserve -------------------------------------------------------------------------------- */
 
 /* The lock is held for as long as the database takes, so requests wait for each other: the commonest cause of
- * waits. The work functions are not inlined, so that a profile shows each of them on a line of its own. */
-__attribute__((noinline)) static void reserve_in_stock(unsigned ms)
+ * waits. */
+void wait_reserve(struct work *w, unsigned ms)
 {
     cp_mutex_lock(stock);
     cp_sleep((uint64_t)ms * NS_PER_MS); /* the database */
     cp_mutex_unlock(stock);
-}
-
-void wait_reserve(struct work *w, unsigned ms)
-{
-    reserve_in_stock(ms);
     say(w, "reserved");
 }
 
 /* ---- /fetch ---------------------------------------------------------------------------------- */
 
-__attribute__((noinline)) static void take_place(void)
-{
-    cp_chan_send(fetching, NULL);
-}
-
-__attribute__((noinline)) static void leave_place(void)
-{
-    cp_chan_recv(fetching, NULL);
-}
-
+/* The channel is too small. */
 void wait_fetch(struct work *w, unsigned ms)
 {
-    take_place();
+    cp_chan_send(fetching, NULL);
     cp_sleep((uint64_t)ms * NS_PER_MS); /* another service */
-    leave_place();
+    cp_chan_recv(fetching, NULL);
     say(w, "fetched");
 }
 
@@ -82,14 +68,10 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-__attribute__((noinline)) static void poll_until(uint64_t end)
-{
-    while (now_ns() < end)
-        cp_sleep(NS_PER_MS / 2);
-}
-
 void wait_poll(struct work *w, unsigned ms)
 {
-    poll_until(now_ns() + (uint64_t)ms * NS_PER_MS);
+    const uint64_t end = now_ns() + (uint64_t)ms * NS_PER_MS;
+    while (now_ns() < end)
+        cp_sleep(NS_PER_MS / 2);
     say(w, "done");
 }

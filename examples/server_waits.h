@@ -1,5 +1,5 @@
-/* What the server's other routes do: each waits for one of the usual reasons, in a function of its own, so
- * that profiles of waits can be tried. */
+/* What the server's other routes do: each waits for one of the usual reasons, so that profiles of waits can
+ * be tried. */
 #ifndef COUNTERPOINT_EXAMPLES_SERVER_WAITS_H
 #define COUNTERPOINT_EXAMPLES_SERVER_WAITS_H
 
