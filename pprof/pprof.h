@@ -349,8 +349,8 @@ int cp_g_profile(struct cp_writer w, enum cp_profile_form form, cp_unwind_fn *un
  * tells. Each label is a label of Prometheus; a key whose name would not be allowed, or would be "state",
  * "reason" or "labels", gets another name, and an empty value is "(empty)". The 100 label sets that came
  * first are shown, and all others are one, with the label labels="(other)": so a series that was there once
- * stays. Prints nothing if there are no accounts. Returns 0, or -ENOMEM and has printed nothing; what writing to out
- * brings is the caller's to look at.
+ * stays. Prints nothing if there are no accounts. Returns 0, or -ENOMEM and has printed nothing; what writing
+ * to out brings is the caller's to look at.
  */
 int cp_accounts_print(FILE *out);
 
