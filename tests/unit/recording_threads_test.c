@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/g_account.h"
 #include "runtime/wait/hooks.h"
 #include "sched.h"
 #include "tests/support/gs.h"
@@ -28,6 +29,7 @@ static void run_thread(void *(*fn)(void *), void *arg)
 /* ---- Threads that wait themselves ------------------------------------------------------------ */
 
 static int lock_word;
+static uintptr_t noted; /* where the call returns by which a wait was told */
 
 __attribute__((noinline)) static void wait_in_place(int n)
 {
@@ -42,10 +44,11 @@ __attribute__((noinline)) static void wait_in_place(int n)
 
 static void *wait_as_m(void *n)
 {
-    attach_m();
+    const struct cp__m *m = (struct cp__m *)attach_m();
+
     CHECK_EQ(cp_label_set("k", "of the thread"), 0);
     wait_in_place(*(const int *)n);
-    __asm__ volatile("");
+    noted = ((const struct cp__account *)m->self.account)->parked.pc;
     return NULL; /* the M detaches at the thread's end */
 }
 
@@ -60,7 +63,8 @@ CP_TEST(a_thread_tells_of_its_own_waits)
     waits = seek(recording, CP_WAIT_LOCK, called_from, "of the thread");
     CHECK_EQ(waits.sampled, n);
     CHECK_EQ(waits.records, 1);
-    CHECK_EQ(waits.place, 1); /* the first frame is that of wait_in_place() */
+    CHECK_EQ(waits.place, 1);
+    CHECK_EQ(waits.frames[0], noted - 1); /* in the call, in wait_in_place() */
     CHECK_EQ(waits.flags, 0);
     CHECK(waits.object == &lock_word);
     CHECK_EQ(seek_all(recording).sampled, n);
