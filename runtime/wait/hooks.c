@@ -1,6 +1,7 @@
 #include "hooks.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -47,6 +48,7 @@ static uint64_t whole_ns(uint64_t stamps)
 
 static __attribute__((noinline)) struct cp__wait_m *make_own(struct cp__m *m)
 {
+    const int old_errno = errno;
     struct cp__wait_m *own;
 
     cp__fork_delay(); /* because a child frees it */
@@ -57,6 +59,7 @@ static __attribute__((noinline)) struct cp__wait_m *make_own(struct cp__m *m)
         own->random = 1;
     cp_store_release(&m->wait, own); /* pairs with the acquire in is_out() */
     cp__fork_allow();
+    errno = old_errno;
     return own;
 }
 
@@ -113,13 +116,19 @@ static __attribute__((noinline)) struct cp__wait_sums *make_sums(struct cp__wait
     return own->of[slot].sums;
 }
 
+/* Under the lock. */
+static __attribute__((noinline)) struct cp__wait_sums *make_sums_outside(struct cp__recording *recording)
+{
+    cp__fork_delay(); /* as above */
+    recording->outside = take_sums(recording);
+    cp__fork_allow();
+    return recording->outside;
+}
+
 static struct cp__wait_sums *sums_of(struct cp__wait_m *own, struct cp__recording *recording)
 {
-    if (own == NULL) {
-        if (recording->outside == NULL)
-            recording->outside = take_sums(recording);
-        return recording->outside;
-    }
+    if (own == NULL)
+        return recording->outside != NULL ? recording->outside : make_sums_outside(recording);
     if (own->of[recording->slot].serial == recording->serial)
         return own->of[recording->slot].sums;
     return make_sums(own, recording);
@@ -275,11 +284,9 @@ static void woken_outside(const struct ended *ended, const struct cp__registers 
     static uint64_t random = 0x853c49e6748fea9bu;
     struct place place = {.random = &random, .chain = &chain, .caller = caller};
 
-    cp__fork_delay(); /* a child must find the sums whole */
     cp__lock(&cp__wait_running.lock);
     tell_recordings(&place, ended);
     cp__unlock(&cp__wait_running.lock);
-    cp__fork_allow();
 }
 
 /* Clocks and descriptors end waits by themselves: whoever has looked at them has not made anybody wait. */
@@ -303,11 +310,22 @@ static void woken(struct cp_g *g, struct cp__account *account, uint64_t stamp,
 
 /* ---- The end of Ms --------------------------------------------------------------------------- */
 
+static bool has_sums(const struct cp__wait_m *own)
+{
+    for (unsigned slot = 0; slot < CP__RECORDINGS; slot++) {
+        if (own->of[slot].serial != 0)
+            return true;
+    }
+    return false;
+}
+
 /* Leaves the sums of recordings that run to other Ms. Those of recordings that have ended may be freed. */
 static void detach_hooks(struct cp__m *m)
 {
     struct cp__wait_m *own = m->wait;
 
+    if (!has_sums(own))
+        return;
     cp__fork_delay(); /* a child must not find sums that are taken by nobody */
     cp__lock(&cp__wait_running.lock);
     for (unsigned slot = 0; slot < CP__RECORDINGS; slot++) {
@@ -348,13 +366,17 @@ static bool is_out(struct cp__m *m, unsigned *naps)
     return true;
 }
 
+/* A nap is a cancellation point, and a thread that ended in one would keep its hold of an M. */
 bool cp__wait_hooks_are_out(void)
 {
     unsigned naps = NAPS;
     bool are_out = cp__os_heavy_barrier();
+    int cancel_state;
 
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m))
         are_out = is_out(m, &naps) && are_out;
+    pthread_setcancelstate(cancel_state, NULL);
     return are_out;
 }
 
