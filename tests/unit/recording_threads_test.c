@@ -275,18 +275,30 @@ static void *start_and_end(void *arg)
     return arg;
 }
 
+/* So do Ms. */
+static void *attach_and_detach(void *arg)
+{
+    while (cp_load_relaxed(&is_over) == 0) { /* relaxed: as above */
+        struct cp_m *m = attach_m();
+
+        wait_in_place(3);
+        cp_m_detach(m);
+    }
+    return arg;
+}
+
 CP_TEST(recordings_come_and_go_while_gs_switch)
 {
-    pthread_t threads[2];
+    pthread_t threads[3];
     int balls = 20000 / TEST_SLOWDOWN;
 
     chans[0] = cp_chan_new(sizeof(int), 2);
     chans[1] = cp_chan_new(sizeof(int), 2);
-    for (int i = 0; i < 2; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, start_and_end, NULL), 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, i < 2 ? start_and_end : attach_and_detach, NULL), 0);
     run(4, play, &balls);
     cp_store_relaxed(&is_over, 1u); /* relaxed: as above */
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         CHECK_EQ(pthread_join(threads[i], NULL), 0);
     cp_chan_free(chans[0]);
     cp_chan_free(chans[1]);
