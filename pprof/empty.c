@@ -40,12 +40,13 @@ static bool are_waits_short(const struct cp__yield *yield, char value[CP__EMPTY_
     if (yield->samples != 0 || yield->lost != 0 || yield->refused != 0)
         return false;
     snprintf(value, CP__EMPTY_VALUE, "longer");
-    snprintf(
-        phrase, CP__EMPTY_TEXT,
-        "nothing that the runtime tells of waited as long as the period of %" PRIu64
-        " ns, and shorter waits are recorded in proportion to their length; take a shorter period, or let "
-        "the program run for longer",
-        yield->period);
+    snprintf(phrase, CP__EMPTY_TEXT,
+             "%s as long as the period of %" PRIu64
+             " ns, and shorter waits are recorded in proportion to their "
+             "length; take a shorter period, or let the program run for longer",
+             strcmp(yield->event, "lock") == 0 ? "nobody is known to have made others wait"
+                                               : "nothing that the runtime tells of waited",
+             yield->period);
     return true;
 }
 

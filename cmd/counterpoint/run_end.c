@@ -208,7 +208,7 @@ static void print_losses(void *unused, const struct profile *profile, const char
 }
 
 struct sums {
-    uint64_t samples, cpu_ns;
+    uint64_t samples, cpu_ns, waited_ns;
     double covered_ns;
 };
 
@@ -221,6 +221,7 @@ static void add_facts(void *context, const struct profile *profile, const char *
     (void)path;
     sums->samples += fact_number(profile, "samples");
     sums->cpu_ns += cpu_ns;
+    sums->waited_ns += profile_is_of_waits(profile) ? fact_number(profile, "count") : 0;
     sums->covered_ns += coverage == NULL ? 0 : (double)cpu_ns * strtod(coverage, NULL) / 100;
 }
 
@@ -296,6 +297,8 @@ static void print_event_end(const struct run *run, size_t i)
     if (sums.samples > 0 && sums.cpu_ns > 0)
         fprintf(stderr, ", which stand for %.1f %% of %.2f s of CPU time",
                 100 * sums.covered_ns / (double)sums.cpu_ns, (double)sums.cpu_ns / 1e9);
+    if (sums.waited_ns > 0)
+        fprintf(stderr, ", which stand for %.2f s of waiting", (double)sums.waited_ns / 1e9);
     fputs(".\n", stderr);
     if (found.n <= SHOWN_FILES)
         each_profile(&found, NULL, print_losses);

@@ -67,7 +67,7 @@ static inline bool cp__waits_are_wanted(const void *caller)
 }
 
 /* Inline, because the stack of the wait begins with the function that tells. */
-static inline __attribute__((always_inline)) struct cp__telling
+static inline __attribute__((always_inline, artificial)) struct cp__telling
 cp__telling_begin(bool may_wait, enum cp_wait_reason reason, const void *object, uint32_t least_ns)
 {
     struct cp__telling telling = {.least_ns = least_ns};

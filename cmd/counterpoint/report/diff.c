@@ -74,7 +74,7 @@ static double by_sampled_time(const struct side *side)
 {
     size_t type;
 
-    return total_of_unit(side->profile, &type);
+    return profile_is_of_waits(side->profile) ? 0 : total_of_unit(side->profile, &type);
 }
 
 static double by_duration(const struct side *side)

@@ -73,11 +73,19 @@ double profile_cpu_ns(const struct profile *profile)
     return profile_number(profile, "cpu_ns", &ns) && ns > 0 ? ns : 0;
 }
 
-/* Returns the index of the type that counts samples; n_types: there is none. */
+bool profile_is_of_waits(const struct profile *profile)
+{
+    return profile->n_types == 2 && strcmp(profile->types[0].unit, "count") == 0 &&
+           strcmp(profile->types[1].name, "delay") == 0;
+}
+
+/* Returns the index of the type that counts samples, or waits; n_types: there is none. */
 static size_t count_type(const struct profile *profile)
 {
     size_t i = 0;
 
+    if (profile_is_of_waits(profile))
+        return 0;
     while (i < profile->n_types &&
            !(strcmp(profile->types[i].name, "samples") == 0 && strcmp(profile->types[i].unit, "count") == 0))
         i++;

@@ -15,8 +15,11 @@ bool profile_number(const struct profile *profile, const char *key, double *sum)
 /* Returns the CPU time in ns that the profile says it is of (cpu_ns); 0: it does not say. */
 double profile_cpu_ns(const struct profile *profile);
 
+/* Returns whether the profile is one of waits, as Go's block and mutex profiles are: how often, how long. */
+bool profile_is_of_waits(const struct profile *profile);
+
 /* Returns how often the profiler took this stack: by the sample's value of the type "samples", or by its
- * value of `type` and the profile's period; 1 if the profile tells neither. */
+ * value of `type` and the profile's period; 1 if the profile tells neither. Of waits, returns how many. */
 double sample_count(const struct profile *profile, const struct profile_sample *sample, size_t type);
 /* The same of all samples. */
 double profile_sample_count(const struct profile *profile, size_t type);

@@ -76,6 +76,14 @@ static void print_distance(const struct summary *s)
 
     if (profile->period <= 0 || profile->period_type.name[0] == '\0')
         return;
+    if (profile_is_of_waits(profile)) {
+        if (strcmp(profile->period_type.name, "delay") != 0)
+            return;
+        fputs("- all waits that took ", s->out);
+        print_measure(s, profile->period, profile->period_type.unit);
+        fputs(" or longer, and shorter ones in proportion\n", s->out);
+        return;
+    }
     fputs("- one sample for each: ", s->out);
     print_measure(s, profile->period, profile->period_type.unit);
     fputs(" of ", s->out);
@@ -114,7 +122,8 @@ static void print_what(const struct summary *s)
     print_words(s->out, profile->types[s->view->type].name);
     fputs(", ", s->out);
     print_measure(s, s->view->total, s->unit);
-    fprintf(s->out, " in all, of %.0f samples\n", profile_sample_count(profile, s->view->type));
+    fprintf(s->out, " in all, of %.0f %s\n", profile_sample_count(profile, s->view->type),
+            profile_is_of_waits(profile) ? "waits" : "samples");
     print_distance(s);
     print_times(s);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "facts.h"
 #include "graph.h"
 #include "names.h"
 #include "output.h"
@@ -218,6 +219,10 @@ static enum status refuse_empty(const struct view *view)
         return complain(STATUS_NO,
                         "The profile has no samples: no thread was sampled. Only threads that have "
                         "called cp_m_attach() are.");
+    if (profile_is_of_waits(view->profile))
+        return complain(STATUS_NO,
+                        "The profile has no samples: nothing has waited, as far as its period shows. "
+                        "Let the program run for longer, or take a smaller period.");
     return complain(STATUS_NO, "The profile has no samples. Let the program use more CPU time while it is "
                                "profiled, take a smaller period, or try the event timer.");
 }
