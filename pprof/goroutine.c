@@ -166,6 +166,41 @@ static void put_creator(const struct listing *l, const struct cp_g_info *g)
         fputs("\t?\n", l->out);
 }
 
+/* Prints a time with three digits behind the point, or ns. */
+static void put_time(FILE *out, uint64_t ns)
+{
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    uint64_t whole = ns, thousandths = 0;
+    unsigned unit = 0;
+
+    for (; whole >= 1000 && unit < 3; unit++) {
+        thousandths = whole % 1000;
+        whole /= 1000;
+    }
+    if (unit == 0)
+        fprintf(out, "%" PRIu64 " ns", whole);
+    else
+        fprintf(out, "%" PRIu64 ".%03" PRIu64 " %s", whole, thousandths, units[unit]);
+}
+
+/* Prints where the G's time has gone so far, and what it waits for. */
+static void put_account(const struct listing *l, const struct cp_g_info *g)
+{
+    if (g->running_ns + g->runnable_ns + g->waiting_ns == 0)
+        return;
+    fputs("# ran ", l->out);
+    put_time(l->out, g->running_ns);
+    fprintf(l->out, " in %" PRIu64 " switches, was runnable for ", g->switches);
+    put_time(l->out, g->runnable_ns);
+    fputs(", waited for ", l->out);
+    put_time(l->out, g->waiting_ns);
+    if (g->object != NULL && g->reason == CP_WAIT_DESCRIPTOR)
+        fprintf(l->out, ", waits for descriptor %d", (int)(intptr_t)g->object);
+    else if (g->object != NULL)
+        fprintf(l->out, ", waits for %p", g->object);
+    fputc('\n', l->out);
+}
+
 static void put_g(const struct listing *l, const struct seen *seen)
 {
     const uint64_t minutes = seen->g.waited_ns / UINT64_C(60000000000);
@@ -180,6 +215,7 @@ static void put_g(const struct listing *l, const struct seen *seen)
     for (uint32_t i = 0; seen->g.tid == 0 && i < seen->depth; i++)
         put_frame(l, cp__profile_find(l->profile, l->frames[seen->first + i] - 1));
     put_creator(l, &seen->g);
+    put_account(l, &seen->g);
     cp__print_labels(l->out, seen->g.labels);
     fputc('\n', l->out);
 }

@@ -92,15 +92,17 @@ void cp_accounts_set(bool on)
 int cp_g_stats(const struct cp_g *g, struct cp_account *account)
 {
     struct cp_account read = {.size = sizeof read};
+    /* relaxed: lists of Gs may ask while g ends, and look afterwards whether it has; accounts stay mapped */
+    const struct cp__account *kept = cp_load_relaxed(&g->account);
     struct cp__account_copy copy;
     int result = cp__struct_check(account, "struct cp_account", NULL);
 
     if (result < 0)
         return result;
-    if (g->account == NULL)
+    if (kept == NULL)
         return -ENODATA;
     cp__ticks_measure();
-    cp__account_read(g->account, &copy);
+    cp__account_read(kept, &copy);
     cp__account_advance(&copy, cp__account_now());
     cp__account_tell(&copy.values, 1, &read);
     return CP__GIVE(cp_account, account, &read, NULL);

@@ -22,17 +22,22 @@ static uint64_t new_g_id(void)
     return cp_fetch_add_relaxed(&next_g_id, 1u) + 1; /* relaxed: only uniqueness counts */
 }
 
+static struct cp__account *new_account(const struct cp_g *g, const struct cp_g *parent)
+{
+    return cp__account_new(cp__m_current, g->id, CP__G_RUNNABLE, cp__account_now_early(),
+                           cp__label_sum_of(parent == NULL ? NULL : parent->labels));
+}
+
 void cp_g_init(struct cp_g *g, void *stack_lo, void *stack_hi, const struct cp_g *parent)
 {
     g->id = new_g_id();
     g->parent_id = parent == NULL ? 0 : parent->id;
     g->stack_lo = (uintptr_t)stack_lo;
     g->stack_hi = (uintptr_t)stack_hi;
-    g->rounds = g->counts = g->account = NULL;
+    g->rounds = g->counts = NULL;
     memset(g->reserved, 0, sizeof g->reserved);
-    if (cp_load_relaxed(&cp_accounting) != 0) /* relaxed: as in cp_execute() */
-        g->account = cp__account_new(cp__m_current, g->id, CP__G_RUNNABLE, cp__account_now_early(),
-                                     cp__label_sum_of(parent == NULL ? NULL : parent->labels));
+    /* relaxed, both: a list of Gs looks afterwards whether it is the same G; and as in cp_execute() */
+    cp_store_relaxed(&g->account, cp_load_relaxed(&cp_accounting) != 0 ? new_account(g, parent) : NULL);
     /* pairs with the acquire in cp_g_labels() */
     cp_store_release(&g->labels, parent == NULL ? NULL : cp_labels_ref(parent->labels));
 }
@@ -45,8 +50,8 @@ void cp_g_fini(struct cp_g *g)
         cp__watch_calls_get()->end_g(g);
     if (g->account != NULL)
         cp__account_close(cp__m_current, g->account);
-    g->account = NULL;
-    cp_store_relaxed(&g->labels, NULL); /* relaxed: see let_finish() */
+    cp_store_relaxed(&g->account, NULL); /* relaxed: as in cp_g_init() */
+    cp_store_relaxed(&g->labels, NULL);  /* relaxed: see let_finish() */
     cp_labels_unref(labels);
 }
 

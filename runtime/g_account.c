@@ -95,9 +95,11 @@ static uint64_t enter_g(struct cp__account *account, uint64_t now)
 /* A G that was made while there were no accounts gets one when it first runs with them. */
 static struct cp__account *account_of_g(struct cp_m *m, struct cp_g *g, uint64_t now)
 {
-    if (__builtin_expect(g->account == NULL, 0))
-        g->account =
-            cp__account_new((struct cp__m *)m, g->id, CP__G_RUNNABLE, now, cp__label_sum_of(g->labels));
+    if (__builtin_expect(g->account == NULL, 0)) {
+        /* relaxed: as in cp_g_init() */
+        cp_store_relaxed(&g->account, cp__account_new((struct cp__m *)m, g->id, CP__G_RUNNABLE, now,
+                                                      cp__label_sum_of(g->labels)));
+    }
     return g->account;
 }
 

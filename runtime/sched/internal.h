@@ -61,6 +61,7 @@ struct cp__task {
     uintptr_t created_at;  /* the return address of cp_go() */
     void (*entry)(void *); /* fn */
     uint32_t waits_for;    /* enum cp_wait_reason */
+    const void *waits_on;  /* the object of the wait, as in cp_g_park() */
     uint64_t waits_since;  /* the M's seen_ns when the G began to wait */
 
     /* Immutable. */
@@ -195,7 +196,8 @@ void cp__task_leave(struct cp__task *task, enum cp__after after);
 CP__IN_ITS_CALLER void cp__task_wait(struct cp__task *task, enum cp__after after, enum cp_wait_reason reason,
                                      const void *object)
 {
-    cp_store_relaxed(&task->waits_for, (uint32_t)reason); /* relaxed: see above */
+    cp_store_relaxed(&task->waits_for, (uint32_t)reason); /* relaxed, both: see above */
+    cp_store_relaxed(&task->waits_on, object);
     cp_g_park(&task->g, reason, object);
     cp__task_leave(task, after);
     __asm__ volatile(""); /* this frame stands while the G waits: no jump may replace the call */

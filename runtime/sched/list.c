@@ -60,8 +60,10 @@ static void describe_wait(const struct cp__task *task, struct cp_g_info *g)
     if ((cp_load_acquire(&task->state) & awaits) == 0)
         return;
     now = cp__coarse_ns();
-    since = cp_load_relaxed(&task->waits_since); /* relaxed, both loads: the G does not run */
-    g->state = cp_wait_reason_name((enum cp_wait_reason)cp_load_relaxed(&task->waits_for));
+    since = cp_load_relaxed(&task->waits_since); /* relaxed, all loads: the G does not run */
+    g->reason = (enum cp_wait_reason)cp_load_relaxed(&task->waits_for);
+    g->object = cp_load_relaxed(&task->waits_on);
+    g->state = cp_wait_reason_name(g->reason);
     g->waited_ns = now > since ? now - since : 0;
 }
 
@@ -80,11 +82,25 @@ static bool describe_task(const struct cp__task *task, uint64_t id, struct cp_g_
     return cp_load_relaxed(&task->id) == id;
 }
 
+/* Fills in the G's times. If it runs it may end meanwhile: then they are not shown. */
+static void describe_account(const struct cp__task *task, struct cp_g_info *g)
+{
+    struct cp_account account = {.size = sizeof account};
+
+    if (cp_g_stats(&task->g, &account) < 0)
+        return;
+    g->running_ns = account.running_ns;
+    g->runnable_ns = account.runnable_ns;
+    g->waiting_ns = account.waiting_ns;
+    g->switches = account.switches;
+}
+
 static int show_running(struct cp__task *task, struct cp_g_info *g, cp_g_each_fn *fn, void *context)
 {
     int result = 0;
 
     g->state = "running";
+    describe_account(task, g);
     g->labels = cp_g_labels(&task->g);
     if (cp_load_acquire(&task->id) == g->id) /* acquire: as in describe_task(), for the labels */
         result = fn(context, g);
@@ -101,6 +117,7 @@ static int show_suspended(const struct cp__task *task, struct cp_g_info *g, cp_g
     g->context = &registers;
     g->labels = task->g.labels;
     describe_wait(task, g);
+    describe_account(task, g);
     return fn(context, g);
 }
 

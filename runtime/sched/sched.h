@@ -92,6 +92,15 @@ struct cp_g_info {
     const ucontext_t *context;
     uintptr_t stack_lo; /* the G's stack, [stack_lo, stack_hi), which does not change during the call */
     uintptr_t stack_hi;
+    /* The G's account (account.h) in all so far; zeros if it has none. */
+    uint64_t running_ns;
+    uint64_t runnable_ns;
+    uint64_t waiting_ns;
+    uint64_t switches;
+    enum cp_wait_reason reason; /* why the G waits; CP_WAIT_OTHER if it does not */
+    /* What the G waits for: the address of the channel, group or mutex, or the number of the descriptor; NULL
+     * if it waits for nothing of that kind. */
+    const void *object;
 };
 
 /* A result other than 0 ends the listing and is returned. The function must not wait, yield or list Gs: the G

@@ -129,6 +129,16 @@ static void check_stack(const struct self *self, const struct cp_g_info *g, cp_u
                (unsigned long)self->callers[i]);
 }
 
+static void check_wait(const struct self *self, const struct cp_g_info *g)
+{
+    const void *const objects[SELVES] = {NULL, (void *)(intptr_t)pipe_fds[0], NULL, unbuffered, empty, group};
+    const bool waits = strcmp(self->state, "runnable") != 0;
+
+    CHECK_STR(cp_wait_reason_name(g->reason), waits ? self->state : "wait");
+    CHECK(g->object == objects[self - selves] && g->switches > 0 && g->running_ns > 0);
+    CHECK((g->waiting_ns > 0) == waits);
+}
+
 static int check_g(void *context, const struct cp_g_info *g)
 {
     struct self *self = find_self(g->id);
@@ -147,6 +157,7 @@ static int check_g(void *context, const struct cp_g_info *g)
         CHECK_EQ(g->parent_id, main_id);
         CHECK(g->entry == begins);
         check_stack(self, g, unwind_g);
+        check_wait(self, g);
         self->seen++;
     } else if (g->entry == has_not_begun) {
         CHECK_STR(g->state, "runnable");

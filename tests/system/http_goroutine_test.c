@@ -14,19 +14,21 @@ static __attribute__((noinline)) void waits_for_work(void *arg)
 static void asks(void *arg)
 {
     struct cp_http *http = start_http(NULL);
-    char url[200], *top;
+    char url[200], object[60], *top;
 
     CHECK_EQ(cp_label_set("route", "/slow"), 0);
     for (int i = 0; i < 20; i++)
         CHECK_EQ(cp_go(waits_for_work, arg), 0);
     cp_sleep(50000000);
+    snprintf(object, sizeof object, " ms, waits for %p\n# labels: {", (void *)never);
     check_answer(http, "$base/goroutine", 200, "\nContent-Type: application/octet-stream\n",
                  "\nContent-Disposition: attachment; filename=\"goroutine\"\n", NULL);
     check_answer(http, "\"$base/goroutine?debug=1\"", 200, "\nContent-Type: text/plain; charset=utf-8\n",
                  "goroutine profile: total 21\n20 @ 0x", "# labels: {\"route\":\"/slow\"}\n",
                  "\twaits_for_work+0x", NULL);
     check_answer(http, "\"$base/goroutine?debug=2\"", 200, " [channel receive]:\n",
-                 "\nwaits_for_work(...)\n\t", "\ncreated by asks in goroutine ", " [running]:\n", NULL);
+                 "\nwaits_for_work(...)\n\t", "\ncreated by asks in goroutine ", " [running]:\n", "\n# ran ",
+                 " in 1 switches, was runnable for ", object, NULL);
     check_answer(http, "\"$base/goroutine?debug=3\"", 400, NULL);
     snprintf(url, sizeof url, "'http://%s" PPROF "/goroutine'", cp_http_address(http));
     top = pprof("-top -cum", url);
