@@ -58,7 +58,7 @@ unit_names := $(patsubst tests/unit/%_test.c,%,$(filter tests/unit/%,$(test_sour
 # Those that are linked with the endpoint's library, those that run the command, in which the endpoint's page is, and all that
 # build one of these.
 http_linked := $(filter http_% ui_test goroutine_test,$(test_names))
-runs_program := cmd cmd_waits completion event_list run run_hosts run_names watch_command watch_command_pmu \
+runs_program := cmd cmd_waits completion event_list run run_hosts run_names run_waits watch_command watch_command_pmu \
                 $(patsubst tests/system/%_test.c,%,$(filter tests/system/report_%,$(test_sources)))
 http_programs := $(patsubst %_test,%,$(http_linked)) $(runs_program) examples install man packages server
 
@@ -581,7 +581,7 @@ $(B)/tests/%_sample: $(B)/obj/tests/support/%_sample.o $(testing_a) $(lib_a)
 # What test programs run, or look at.
 needs = $(1:%=$(B)/tests/%_test): | $(2)
 $(call needs,$(runs_program),$(program))
-$(call needs,run run_hosts run_names,$(preloads))
+$(call needs,run run_hosts run_names run_waits,$(preloads))
 $(call needs,counts,$(B)/tests/counts_sample)
 $(call needs,watch_command_pmu,$(B)/tests/watched_sample)
 $(call needs,rooms,$(built))

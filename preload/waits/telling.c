@@ -21,7 +21,7 @@ static void end_telling(uint64_t least_ns)
 }
 
 /* A jump may have ended the wait before. */
-void cp__telling_end(const struct cp__telling *telling)
+void cp__telling_end(struct cp__telling *telling)
 {
     if (telling->is_told && cp__teller.state == CP__TELLING_WAITING)
         end_telling(telling->least_ns);

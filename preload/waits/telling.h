@@ -52,7 +52,7 @@ struct cp__telling {
 /* Ends a wait whose function has been left by a jump out of a handler. Returns whether the thread waits
  * all the same: then a handler is running, on the same stack or on one of its own. */
 bool cp__telling_goes_on(uintptr_t at);
-void cp__telling_end(const struct cp__telling *telling);
+void cp__telling_end(struct cp__telling *telling);
 /* Ends the wait of the calling thread, if it waits. */
 void cp__telling_leave(void);
 
@@ -66,31 +66,37 @@ static inline bool cp__waits_are_wanted(const void *caller)
            (uintptr_t)caller - tellers->code >= tellers->code_end - tellers->code;
 }
 
-/* Inline, because the stack of the wait begins with the function that tells. */
-static inline __attribute__((always_inline, artificial)) struct cp__telling
-cp__telling_begin(bool may_wait, enum cp_wait_reason reason, const void *object, uint32_t least_ns)
+/* Returns whether the caller tells that a wait begins: its own caller is the program, and waits. */
+static inline __attribute__((always_inline)) bool cp__telling_begins(bool may_wait)
 {
-    struct cp__telling telling = {.least_ns = least_ns};
     const uintptr_t at = (uintptr_t)__builtin_frame_address(0);
 
     if (!may_wait || !cp__waits_are_wanted(__builtin_return_address(0)))
-        return telling;
+        return false;
     if (__builtin_expect(cp__teller.state != CP__TELLING_NONE, 0) && cp__telling_goes_on(at))
-        return telling;
+        return false;
     cp__teller.state = CP__TELLING;
     cp__teller.at = at;
     cp_fence_signal();
-    cp__tellers->begin(reason, object);
-    cp_fence_signal();
-    cp__teller.state = CP__TELLING_WAITING;
-    telling.is_told = true;
-    return telling;
+    return true;
 }
 
-/* Tells of a wait until the end of the block. */
-#define TELL(may_wait, reason, object, least_ns)                                                             \
-    const struct cp__telling telling_ __attribute__((cleanup(cp__telling_end), unused)) =                    \
-        cp__telling_begin(may_wait, reason, object, least_ns)
+static inline void cp__telling_has_begun(struct cp__telling *telling)
+{
+    cp_fence_signal();
+    cp__teller.state = CP__TELLING_WAITING;
+    telling->is_told = true;
+}
+
+/* Tells of a wait until the end of the block. The core is called by the function itself, and not by one
+ * that is inline there, because the stack of the wait begins with whoever calls it. */
+#define TELL(may_wait, reason, object, least)                                                                \
+    struct cp__telling telling_ __attribute__((cleanup(cp__telling_end))) = {.least_ns = (least)};           \
+                                                                                                             \
+    if (cp__telling_begins(may_wait)) {                                                                      \
+        cp__tellers->begin(reason, object);                                                                  \
+        cp__telling_has_begun(&telling_);                                                                    \
+    }
 
 /* Defines the function of that name: the next one, told of. may_wait, reason and object are expressions
  * of the parameters. */

@@ -1,0 +1,174 @@
+/* `counterpoint run -e wait` with programs of pthreads that know nothing of it:
+ * tests/support/waits_target.c, which waits for known causes, and answers_target.c, which prints what
+ * calls return. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/target_tools.h"
+
+static char *read_delays(const char *options)
+{
+    return test_command(NULL,
+                        "cd %s/out && PPROF_TMPDIR=. HOME=. go tool pprof -sample_index=delay -unit=ms %s "
+                        "*.pb.gz 2> /dev/null",
+                        test_dir(), options);
+}
+
+/* Runs a command line under `counterpoint run`, with options. Returns what the program prints. */
+static char *run_waiting(const char *options, const char *command)
+{
+    return test_command(NULL, "cd %s && rm -rf out && %s/bin/counterpoint run %s -o out -- %s 2> said",
+                        test_dir(), test_build_dir(), options, command);
+}
+
+static void check_prints_alike(const char *options, const char *command)
+{
+    char *bare = test_command(NULL, "cd %s && %s", test_dir(), command);
+    char *out = run_waiting(options, command);
+
+    CHECK_STR(out, bare);
+    free(bare);
+    free(out);
+}
+
+/* A function that waits 100 ms, and which call it waits in. */
+struct cause {
+    const char *function;
+    const char *call;
+};
+
+/* Reads "0 0% 100% 100.12ms 5.2% wait_for_lock": the cumulated time is the fourth column. */
+static double ms_in(const char *top, const char *function)
+{
+    char *line = test_command(NULL, "awk '$NF == \"%s\" { print $4 + 0 }' <<'END'\n%s\nEND", function, top);
+    double ms = atof(line);
+
+    free(line);
+    return ms;
+}
+
+/* The wait begins after the helper's 100 ms, if this thread had no CPU for a while. */
+CP_TEST(known_causes_have_their_time)
+{
+    static const struct cause causes[] = {{"wait_for_lock", "pthread_mutex_lock"},
+                                          {"wait_for_reader", "pthread_rwlock_wrlock"},
+                                          {"wait_for_condition", "pthread_cond_wait"},
+                                          {"wait_for_semaphore", "sem_wait"},
+                                          {"wait_at_barrier", "pthread_barrier_wait"},
+                                          {"wait_for_pipe", "read"},
+                                          {"wait_for_poll", "poll"},
+                                          {"wait_for_thread", "pthread_join"},
+                                          {"wait_for_child", "waitpid"},
+                                          {"wait_asleep", "nanosleep"}};
+    char *top, *traces, pair[80];
+
+    build_stranger("target", "waits_target.c");
+    free(run_waiting("-e wait:1000", "./target causes"));
+    top = read_delays("-top -cum -nodecount=1000 -nodefraction=0");
+    traces = read_delays("-traces");
+    for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++) {
+        CHECKF(ms_in(top, causes[i].function) >= 10, "%s: %s", causes[i].function, top);
+        snprintf(pair, sizeof pair, "%s\n             %s", causes[i].call, causes[i].function);
+        CHECK_CONTAINS(traces, pair);
+    }
+    free(top);
+    free(traces);
+}
+
+/* A free lock is no wait, and the profiler's own calls are not the program's. */
+CP_TEST(what_does_not_wait_is_not_there)
+{
+    char *traces;
+
+    build_stranger("target", "waits_target.c");
+    free(run_waiting("-e wait:1", "./target alone"));
+    traces = read_delays("-traces");
+    CHECK_CONTAINS(traces, "nanosleep");
+    CHECK(strstr(traces, "pthread_mutex_lock") == NULL);
+    CHECK(strstr(traces, "sem_wait") == NULL);
+    CHECK(strstr(traces, "cp_") == NULL);
+    free(traces);
+}
+
+CP_TEST(calls_return_what_they_return_without_a_profile)
+{
+    build_stranger("answers", "answers_target.c");
+    check_prints_alike("-e wait:1", "./answers");
+    check_prints_alike("-e taskClock:1ms,wait:1", "./answers");
+}
+
+/* A wait that a handler has jumped out of ends there. The thread's later waits are told. */
+CP_TEST(waits_after_a_jump_out_of_one_are_told)
+{
+    char *top;
+
+    build_stranger("target", "waits_target.c");
+    free(run_waiting("-e wait:1000", "./target jumps"));
+    top = read_delays("-top -cum -nodecount=1000 -nodefraction=0");
+    CHECKF(ms_in(top, "wait_until_jump") >= 10, "%s", top);
+    CHECKF(ms_in(top, "wait_asleep") >= 10, "%s", top);
+    free(top);
+}
+
+CP_TEST(eight_threads_take_one_lock)
+{
+    build_stranger("target", "waits_target.c");
+    check_prints_alike("-e wait:1", "./target torture");
+    check_prints_alike("-e wait:1 --duration 0.02", "./target torture");
+}
+
+/* The program allocates with a lock that is pthread's, and a handler that waits interrupts the
+ * allocator. */
+CP_TEST(waits_of_an_allocator_allocate_nothing)
+{
+    build_stranger("target", "waits_target.c");
+    check_prints_alike("-e wait:1", "./target allocator");
+}
+
+CP_TEST(programs_of_cxx)
+{
+    char *top;
+
+    if (system("command -v g++ > /dev/null") != 0)
+        SKIP("g++ is not here");
+    build_stranger("target", "waits_target.c");
+    free(test_command(NULL, "cd %s && g++ -O1 -g -pthread %s -o cxx", test_dir(),
+                      test_source("waits_target.cc")));
+    check_prints_alike("-e wait:1000", "./cxx");
+    top = read_delays("-top -cum -nodecount=1000 -nodefraction=0");
+    CHECKF(ms_in(top, "wait_for_mutex") >= 10, "%s", top);
+    CHECKF(ms_in(top, "wait_for_notice") >= 10, "%s", top);
+    CHECKF(ms_in(top, "wait_for_end") >= 10, "%s", top);
+    free(top);
+}
+
+/* Programs of which CPU events are profiled have none of these calls taken; nor have those without a
+ * profile. */
+CP_TEST(only_who_asks_for_waits_has_the_library)
+{
+    char *maps;
+
+    build_stranger("target", "waits_target.c");
+    maps = run_waiting("-e taskClock:1ms", "cat /proc/self/maps");
+    CHECK_CONTAINS(maps, "libcounterpoint-preload.so");
+    CHECK(strstr(maps, "preload-waits") == NULL);
+    free(maps);
+    maps = run_waiting("-e lock", "cat /proc/self/maps");
+    CHECK_CONTAINS(maps, "libcounterpoint-preload-waits.so");
+    free(maps);
+}
+
+/* Without the other library, the program is as without both. */
+CP_TEST(the_library_of_waits_alone_does_nothing)
+{
+    char *bare, *out;
+
+    build_stranger("answers", "answers_target.c");
+    bare = test_command(NULL, "cd %s && ./answers", test_dir());
+    out = test_command(NULL, "cd %s && LD_PRELOAD=%s/lib/libcounterpoint-preload-waits.so ./answers",
+                       test_dir(), test_build_dir());
+    CHECK_STR(out, bare);
+    free(bare);
+    free(out);
+}
