@@ -33,6 +33,8 @@ static const char help[] = "usage: counterpoint run [-e EVENT[:PERIOD]]... [-o D
                            "                        the events. Up to eight, by -e each or with commas\n"
                            "                        between. Without -e: cycles, or else taskClock, or\n"
                            "                        else timer, the first that works on this machine.\n"
+                           "                        wait shows what threads wait for: locks, conditions,\n"
+                           "                        semaphores, threads, processes, descriptors, times.\n"
                            "  -o DIR                the folder for the profiles, which is made if it is not\n"
                            "                        there: PROGRAM.PID.pb.gz, or PROGRAM.PID.EVENT.pb.gz\n"
                            "                        if there are several events. By default a new folder\n"
