@@ -73,6 +73,30 @@ CP_TEST(a_thread_tells_of_its_own_waits)
     cp__recording_free(recording);
 }
 
+static void *wait_too_shortly(void *unused)
+{
+    struct cp_account account = {.size = sizeof account};
+
+    attach_m();
+    for (int i = 0; i < 4; i++) {
+        cp_wait_begin_accounted(CP_WAIT_IO, NULL);
+        cp__wait_end_if(i % 2 == 0 ? UINT64_MAX : 0);
+    }
+    CHECK_EQ(cp_g_stats(cp_g_self(), &account), 0);
+    CHECK_EQ(account.waits[CP_WAIT_IO], 2);
+    CHECK_EQ(account.running_ns + account.waiting_ns, account.lifetime_ns);
+    return unused;
+}
+
+CP_TEST(a_wait_that_is_too_short_is_none)
+{
+    struct cp__recording *recording = start_recording(CP__WAIT_EVENT_WAIT, 1);
+
+    run_thread(wait_too_shortly, NULL);
+    CHECK_EQ(seek_all(recording).sampled, 2);
+    cp__recording_free(recording);
+}
+
 static void *wait_as_nobody(void *n)
 {
     wait_in_place(*(const int *)n);
