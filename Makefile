@@ -148,9 +148,9 @@ before := $(if $(filter deps demo test deb,$(goals)),deps,$(if $(filter all prod
 
 # The rooms of the library. Public headers include each other by their bare names, as they are installed.
 rooms = arch/$(ARCH) runtime/base runtime/event runtime/perf runtime/unwind runtime runtime/engine runtime/counter \
-        runtime/watch runtime/wait runtime/sched pprof/symbol pprof
+        runtime/watch runtime/wait runtime/stall runtime/sched pprof/symbol pprof
 public_headers = runtime/base/atomic.h runtime/base/error.h runtime/base/version.h runtime/event/event.h \
-                 runtime/account.h runtime/runtime.h runtime/counter/counter.h runtime/watch/watch.h \
+                 runtime/account.h runtime/runtime.h runtime/counter/counter.h runtime/watch/watch.h runtime/stall/stall.h \
                  runtime/sched/sched.h \
                  pprof/pprof.h http/http.h testing/testing.h
 

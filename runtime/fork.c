@@ -51,6 +51,7 @@
 
 #include <pthread.h>
 
+#include "asked.h"
 #include "chunk.h"
 #include "disposition.h"
 #include "g_account.h"
@@ -114,6 +115,7 @@ static void after_in_child(void)
     cp__accounts_forget(m);
     cp__label_sums_forget();
     cp__accounting_forget();
+    cp__asked_forget();
     cp__code_after_fork();
     if (calls != NULL)
         calls->after_fork_in_child();

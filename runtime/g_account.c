@@ -123,6 +123,13 @@ static void tell_entered(struct cp__m *m, struct cp_g *g, struct cp__account *ac
     account->is_woken = false;
 }
 
+/* Tells others what runs on the M. */
+static void publish(struct cp_m *m, struct cp__account *account)
+{
+    /* release: pairs with the acquire in account_on(), runtime/stall/watcher.c */
+    cp_store_release(&((struct cp__m *)m)->account, account);
+}
+
 /* The M leaves what it runs, and is about to run g. */
 static void switch_accounts(struct cp_m *m, struct cp_g *g)
 {
@@ -136,10 +143,12 @@ static void switch_accounts(struct cp_m *m, struct cp_g *g)
     if (from != NULL && from->account != NULL)
         leave_g(from->account, now);
     if (g == NULL) {
+        publish(m, NULL);
         m->left_at = now;
         return;
     }
     account = account_of_g(m, g, now);
+    publish(m, account);
     if (account == NULL)
         return;
     runnable = enter_g(account, now);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <ucontext.h>
 
+#include "asked.h"
 #include "engine.h"
 #include "m.h"
 #include "moment.h"
@@ -120,6 +121,7 @@ run_from_handler(struct cp__m *m, int signal, const siginfo_t *info, void *ucont
     cp__moment_begin_from_handler(&moment, &regs, CP__SINCE_SIGNAL);
     moment.signal_frame = signal_frame(info, ucontext);
     ours = cp__receive_from_handler(m, info, &moment);
+    cp__asked_on_signal_from_handler(m, info, &moment);
     cp__moment_end_from_handler(m, &moment);
     /* relaxed, both: a thread that changes it meanwhile has found that a signal is pending, or closes a
      * handle, and this handler does not keep off then */

@@ -83,6 +83,7 @@
 #include "runtime/perf/count.h"
 #include "runtime/unwind/cache.h"
 #include "samplebuf.h"
+#include "stint.h"
 
 /* Guards the slots, the registry and the signal's disposition. */
 extern struct cp__lock cp__runtime_lock;
@@ -245,6 +246,7 @@ struct cp__m {
     uint64_t foreign;    /* SIGPROFs and SIGTRAPs that were not the profiler's */
     uint64_t runs;       /* how often the handler has begun or ended: odd while it runs */
     uint64_t handler_ns; /* time in the handler, estimated from the runs that are timed */
+    struct cp__account *account; /* of the G that runs here; NULL: no G, or it has none. Set at switches */
     struct cp__m_stats stats[CP_EV_MAX];
     /* Shared, single producer and single consumer; see samplebuf.h. */
     struct cp__samplebuf buffers[CP_EV_MAX];
@@ -287,6 +289,8 @@ struct cp__m {
         uint64_t multiples[CP_EV_MAX];
     } window;
     struct cp__watched watched[CP_EV_MAX];
+
+    struct cp__stint stint; /* of the thread that looks for stalls alone */
 };
 
 /* The calling thread's M. Loading a variable of the initial-exec model calls no function. */

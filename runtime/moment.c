@@ -28,7 +28,7 @@ _Static_assert(CP__CHAIN_TRUNCATED == CP_SAMPLE_TRUNCATED && CP__CHAIN_INCOMPLET
  * stands for the thread while the M runs its scheduler or switches. The stack to which the frames lead
  * decides, so that a signal in the middle of a switch never counts for the wrong G. If the stack is
  * neither's, the current G counts. */
-static void unwind_from_handler(struct cp__m *m, struct cp__moment *moment)
+void cp__moment_unwind_from_handler(struct cp__m *m, struct cp__moment *moment)
 {
     const struct cp_g *g = cp_load_relaxed(&m->head.g); /* relaxed: stored by this thread */
     struct cp__stack of_g = {.next = &m->stack};
@@ -114,7 +114,7 @@ static struct cp_sample here_from_handler(struct cp__m *m, struct cp__moment *mo
 {
     struct cp_sample sample;
 
-    unwind_from_handler(m, moment);
+    cp__moment_unwind_from_handler(m, moment);
     sample = new_sample_from_handler(moment->g, moment->chain_flags);
     sample.n_rounds = moment->n_rounds;
     sample.rounds = moment->rounds;

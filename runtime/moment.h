@@ -77,6 +77,9 @@ static inline void cp__moment_add_from_handler(struct cp__moment *moment, int sl
 void cp__moment_detail_from_handler(struct cp__m *m, struct cp__moment *moment, int slot, uint64_t weight,
                                     const struct cp__detail *detail);
 
+/* Finds the moment's stack and G, unless they are known. Not if another thread closes the M's handle. */
+void cp__moment_unwind_from_handler(struct cp__m *m, struct cp__moment *moment);
+
 /* Appends the samples that moment has collected. */
 void cp__moment_end_from_handler(struct cp__m *m, struct cp__moment *moment);
 

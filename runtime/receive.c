@@ -1,5 +1,6 @@
 #include "receive.h"
 
+#include "asked.h"
 #include "engine.h"
 #include "runtime/base/signals.h"
 #include "slot.h"
@@ -8,6 +9,8 @@ bool cp__receive_is_of_event_from_handler(const siginfo_t *info)
 {
     uint64_t seq;
 
+    if (cp__asked_by_from_handler(info) != NULL)
+        return true;
     return (cp__signal_is_trap_from_handler(info, &seq) || cp__signal_is_tick_from_handler(info, &seq)) &&
            cp__slot_is_seq_from_handler(seq);
 }

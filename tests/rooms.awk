@@ -20,7 +20,7 @@ function list_rooms() {
     row("runtime/unwind")
     row("runtime")
     row("runtime/engine")
-    row("runtime/counter runtime/watch runtime/wait")
+    row("runtime/counter runtime/watch runtime/wait runtime/stall")
     row("runtime/sched", "runtime/base arch public")
     row("pprof/symbol")
     row("pprof")

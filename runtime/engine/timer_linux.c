@@ -35,8 +35,8 @@ static struct timespec to_timespec(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 }
 
-static int start_timer_from_handler(const struct cp__m *m, int *timer, uint64_t value, uint64_t first_ns,
-                                    uint64_t period_ns)
+int cp__timer_start_from_handler(const struct cp__m *m, int *timer, uint64_t value, uint64_t first_ns,
+                                 uint64_t period_ns)
 {
     struct itimerspec when = {.it_value = to_timespec(first_ns), .it_interval = to_timespec(period_ns)};
     int result = timer_create_from_handler(timer, m->cpu_clock, m->tid, value);
@@ -76,14 +76,14 @@ int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot
     cp_store_relaxed(&stats->armed_at, now);
     timer->due = now + first;
     cp_store_relaxed(&timer->kept, 0); /* relaxed: of an earlier timer in the slot */
-    result = start_timer_from_handler(m, &timer->id, config->seq, first, period);
+    result = cp__timer_start_from_handler(m, &timer->id, config->seq, first, period);
     m->handles[slot].is_open = result == 0;
     return result;
 }
 
 /* A filter of system calls (seccomp) that was installed since the start may refuse to delete the timer, and
  * to disarm it. Such a timer's ticks find no handle, so they are no samples; but there must be a handler. */
-static void end_timer_from_handler(int timer)
+void cp__timer_end_from_handler(int timer)
 {
     static const struct itimerspec never;
 
@@ -124,7 +124,7 @@ void cp__timer_close_from_handler(struct cp__m *m, int slot, struct cp__moment *
 
     cp__take_pending_from_handler(m, moment);
     now = cp__os_clock_ns_from_handler(m->cpu_clock);
-    end_timer_from_handler(timer_of(m, slot)->id);
+    cp__timer_end_from_handler(timer_of(m, slot)->id);
     count_ticks_from_handler(m, slot, take_kept_from_handler(m, slot), moment);
     note_count_from_handler(m, slot, now);
 }
@@ -152,7 +152,7 @@ bool cp__timer_close_from_outside(struct cp__m *m, int slot, bool has_slept, str
     count_ticks_from_handler(m, slot, take_kept_from_handler(m, slot), moment);
     now = has_slept ? m->stats[slot].armed_at : cp__os_clock_ns_from_handler(m->cpu_clock);
     pending = pending_ticks(m, slot, now);
-    end_timer_from_handler(timer_of(m, slot)->id);
+    cp__timer_end_from_handler(timer_of(m, slot)->id);
     kept = take_kept_from_handler(m, slot);
     count_ticks_from_handler(m, slot, kept != 0 ? kept : pending, moment);
     note_count_from_handler(m, slot, now);

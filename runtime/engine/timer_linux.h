@@ -16,10 +16,16 @@ struct cp__timer_m {
     } timers[CP_EV_MAX];
 };
 
-/* Arms a timer whose SIGPROFs carry the config's sequence number. */
-int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config);
+/* Makes a timer on the CPU clock of m's thread whose SIGPROFs carry the value: the first one after first_ns,
+ * and then one each period_ns; 0: no more. Returns 0, or a negative errno value with -1 in *timer. */
+int cp__timer_start_from_handler(const struct cp__m *m, int *timer, uint64_t value, uint64_t first_ns,
+                                 uint64_t period_ns);
 /* Deletes the timer. If the kernel refuses that, disarms it; if that is refused, too, SIGPROF is never given
  * back. */
+void cp__timer_end_from_handler(int timer);
+/* Arms a timer whose SIGPROFs carry the config's sequence number. */
+int cp__timer_open_from_handler(struct cp__m *m, int slot, const struct cp__slot_config *config);
+/* Deletes the timer. */
 void cp__timer_close_from_handler(struct cp__m *m, int slot, struct cp__moment *moment);
 bool cp__timer_close_from_outside(struct cp__m *m, int slot, bool has_slept, struct cp__moment *moment);
 bool cp__timer_on_signal_from_handler(struct cp__m *m, const siginfo_t *info, struct cp__moment *moment);

@@ -1,0 +1,402 @@
+/* Gs that hold their M for too long. */
+#include "stall.h"
+#include "tests/support/gs.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What the callback has been told. Written by the library's thread. */
+static struct {
+    uint32_t reports; /* shared, atomic; stored last */
+    struct cp_stall last;
+    uintptr_t frames[CP_MAX_FRAMES];
+    char label[32];
+} told;
+
+static void on_stall(void *context, const struct cp_stall *stall)
+{
+    CHECK_EQ(stall->size, sizeof *stall);
+    *(unsigned *)context += 1;
+    if (stall->kind == CP_STALL_NOT_RUN || (stall->kind == CP_STALL_COMPUTED && stall->depth == 0))
+        return; /* the machine is busy, or the stall ended before its stack was taken */
+    told.last = *stall;
+    for (unsigned i = 0; i < stall->depth; i++)
+        told.frames[i] = stall->frames[i];
+    told.label[0] = '\0';
+    if (cp_labels_count(stall->labels) > 0)
+        snprintf(told.label, sizeof told.label, "%s=%s", cp_labels_key(stall->labels, 0),
+                 cp_labels_value(stall->labels, 0));
+    cp_store_release(&told.reports, told.reports + 1);
+}
+
+static unsigned called;
+
+static void start_with(uint64_t threshold_ns, FILE *log)
+{
+    struct cp_stall_options options = {.size = sizeof options,
+                                       .threshold_ns = threshold_ns,
+                                       .callback = on_stall,
+                                       .context = &called,
+                                       .log = log};
+    struct cp_error err;
+
+    memset(&told, 0, sizeof told);
+    called = 0;
+    CHECKF(cp_stalls_start(&options, &err) == 0, "%s", err.message);
+}
+
+static struct cp_stalls_stats stats_now(void)
+{
+    struct cp_stalls_stats stats = {.size = sizeof stats};
+
+    CHECK_EQ(cp_stalls_stats(&stats), 0);
+    return stats;
+}
+
+/* ---- What computes --------------------------------------------------------------------------- */
+
+/* The functions that compute have a section of their own. */
+extern const char __start_stalls_here[], __stop_stalls_here[];
+#define HERE __attribute__((section("stalls_here"), noinline))
+
+HERE static void compute(void)
+{
+    for (volatile unsigned i = 0; i < 50000000; i++) {
+    }
+}
+
+/* On a busy machine, a stint may be told as one that the system did not run: so there are several. */
+HERE static void compute_until(enum cp_stall_kind kind, uint64_t stalls)
+{
+    while (stats_now().stalls[kind] < stalls) {
+        compute();
+        cp_sleep(100000);
+    }
+}
+
+static unsigned frames_here(void)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < told.last.depth; i++)
+        n += told.frames[i] >= (uintptr_t)__start_stalls_here &&
+             told.frames[i] <= (uintptr_t)__stop_stalls_here;
+    return n;
+}
+
+HERE static void computes(void *arg)
+{
+    cp_label_set("kind", "busy");
+    *(uint64_t *)arg = cp_sched_self()->id;
+    while (cp_load_acquire(&told.reports) == 0) { /* pairs with the release in on_stall() */
+        compute();
+        cp_sleep(100000);
+    }
+}
+
+CP_TEST(what_computes_is_told_with_stack_and_labels)
+{
+    uint64_t id = 0;
+
+    start_with(0, NULL);
+    CHECK_EQ(stats_now().threshold_ns, CP_STALL_DEFAULT_NS);
+    run(1, computes, &id);
+    CHECK_EQ(cp_stalls_stop(), 0);
+    CHECK(called >= 1);
+    CHECK_EQ(told.last.kind, CP_STALL_COMPUTED);
+    CHECK_EQ(told.last.g_id, id);
+    CHECK_EQ(told.last.count, 1);
+    CHECK_EQ(told.last.tid, gettid());
+    CHECK(told.last.longest_ns >= CP_STALL_DEFAULT_NS);
+    CHECK_STR(told.label, "kind=busy");
+    CHECK(frames_here() >= 1);
+}
+
+/* The loop's own code has one place only: nothing is called in it. */
+HERE static void compute_simply(const uint32_t *is_over)
+{
+    while (cp_load_relaxed(is_over) == 0) {
+    }
+}
+
+static uint32_t is_over; /* shared, atomic */
+
+static void *ends_after_a_while(void *arg)
+{
+    (void)arg;
+    usleep(30000);
+    cp_store_relaxed(&is_over, 1u);
+    return NULL;
+}
+
+#define TIMES 4
+
+static void computes_often(void *arg)
+{
+    (void)arg;
+    while (stats_now().stalls[CP_STALL_COMPUTED] < TIMES) {
+        pthread_t thread;
+
+        cp_store_relaxed(&is_over, 0u);
+        CHECK_EQ(pthread_create(&thread, NULL, ends_after_a_while, NULL), 0);
+        compute_simply(&is_over);
+        pthread_join(thread, NULL);
+        cp_sleep(100000);
+    }
+}
+
+struct found {
+    uint64_t count, places, total_ns;
+};
+
+/* Counts the stalls that compute_simply() has. */
+static int find_simple(void *context, const struct cp_stall *stall)
+{
+    struct found *found = context;
+
+    if (stall->kind != CP_STALL_COMPUTED || stall->depth == 0 ||
+        stall->frames[0] - (uintptr_t)compute_simply > 200)
+        return 0;
+    found->places++;
+    found->count += stall->count;
+    found->total_ns += stall->total_ns;
+    CHECK(stall->longest_ns <= stall->total_ns);
+    return 0;
+}
+
+CP_TEST(a_place_is_told_once)
+{
+    struct found found = {.count = 0};
+    struct cp_stalls_stats stats;
+
+    start_with(CP_STALL_LEAST_NS, NULL);
+    run(1, computes_often, NULL);
+    CHECK_EQ(cp_stalls_stop(), 0);
+    CHECK_EQ(cp_stalls_each(find_simple, &found), 0);
+    stats = stats_now();
+    CHECK_EQ(found.places, 1);
+    CHECK(found.count >= 1 && found.count <= stats.stalls[CP_STALL_COMPUTED]);
+    CHECK(found.total_ns >= found.count * CP_STALL_LEAST_NS);
+    CHECK_EQ(stats.reports, called);
+    CHECK_EQ(stats.reports, stats.places);
+    CHECK(stats.stalls[CP_STALL_COMPUTED] >= TIMES);
+    CHECK_EQ(stats.is_running, 0);
+}
+
+/* ---- What waits ------------------------------------------------------------------------------ */
+
+static int the_object;
+
+static void sleeps_and_tells(void *arg)
+{
+    const struct timespec while_ = {.tv_nsec = 50000000};
+
+    (void)arg;
+    while (stats_now().stalls[CP_STALL_WAITED] == 0) {
+        cp_wait_begin(CP_WAIT_SLEEP, &the_object);
+        CHECK_EQ(nanosleep(&while_, NULL), 0); /* no signal ends it */
+        cp_wait_end();
+        cp_yield();
+    }
+}
+
+CP_TEST(what_waits_is_told_with_its_reason)
+{
+    start_with(0, NULL);
+    run(1, sleeps_and_tells, NULL);
+    CHECK_EQ(cp_stalls_stop(), 0);
+    CHECK(called >= 1);
+    CHECK_EQ(told.last.kind, CP_STALL_WAITED);
+    CHECK_EQ(told.last.reason, CP_WAIT_SLEEP);
+    CHECK(told.last.object == &the_object);
+}
+
+/* Nobody tells of the wait. */
+static void polls(void *arg)
+{
+    (void)arg;
+    while (stats_now().stalls[CP_STALL_WAITED] == 0) {
+        CHECK_EQ(poll(NULL, 0, 50), 0); /* no signal ends it */
+        cp_yield();
+    }
+}
+
+CP_TEST(a_system_call_that_waits_is_told_and_not_interrupted)
+{
+    start_with(0, NULL);
+    run(1, polls, NULL);
+    CHECK_EQ(cp_stalls_stop(), 0);
+    CHECK_EQ(told.last.kind, CP_STALL_WAITED);
+    CHECK_EQ(told.last.reason, CP_WAIT_OTHER);
+}
+
+/* It computes for longer than the threshold, and then waits in a call that no SA_RESTART continues. */
+static void computes_and_polls(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < 10; i++) {
+        compute_until(CP_STALL_COMPUTED, i + 1);
+        CHECK_EQ(poll(NULL, 0, 20), 0);
+        cp_yield();
+    }
+}
+
+CP_TEST(a_wait_after_a_stall_is_not_interrupted)
+{
+    start_with(CP_STALL_LEAST_NS, NULL);
+    run(1, computes_and_polls, NULL);
+    CHECK_EQ(cp_stalls_stop(), 0);
+}
+
+/* ---- The log --------------------------------------------------------------------------------- */
+
+CP_TEST(the_log_has_a_line_and_the_frames)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *log = open_memstream(&text, &size);
+    uint64_t id = 0;
+
+    start_with(0, log);
+    run(1, computes, &id);
+    CHECK_EQ(cp_stalls_stop(), 0);
+    fclose(log);
+    CHECK_CONTAINS(text, "stall: G ");
+    CHECK_CONTAINS(text, " ms and computed [kind=busy]:\n\t");
+    CHECK_CONTAINS(text, "stall_test+0x");
+    free(text);
+}
+
+/* ---- Starting and stopping ------------------------------------------------------------------- */
+
+static int refused(uint64_t threshold_ns)
+{
+    struct cp_stall_options options = {.size = sizeof options, .threshold_ns = threshold_ns};
+    struct cp_error err;
+    int result = cp_stalls_start(&options, &err);
+
+    CHECK(strlen(err.message) > 10);
+    return result;
+}
+
+CP_TEST(what_cannot_be_started_is_refused)
+{
+    struct cp_stall_options unset = {.size = 0};
+    struct cp_stalls_stats no_size = {.size = 0};
+
+    CHECK_EQ(stats_now().threshold_ns, 0);
+    CHECK_EQ(cp_stalls_start(&unset, NULL), -EINVAL);
+    CHECK_EQ(cp_stalls_stats(&no_size), -EINVAL);
+    CHECK_EQ(refused(1), -EINVAL);
+    CHECK_EQ(refused(UINT64_MAX), -EINVAL);
+    CHECK_EQ(cp_stalls_stop(), -ESRCH);
+    cp_accounts_set(false);
+    CHECK_EQ(refused(0), -ENODATA);
+    cp_accounts_set(true);
+    start_with(0, NULL);
+    CHECK_EQ(refused(0), -EBUSY);
+    CHECK_EQ(cp_stalls_stop(), 0);
+    CHECK_EQ(cp_stalls_stop(), -ESRCH);
+}
+
+static void stops_itself(void *context, const struct cp_stall *stall)
+{
+    (void)stall;
+    cp_store_release((int *)context, cp_stalls_stop());
+}
+
+static void computes_until_stopped(void *arg)
+{
+    while (cp_load_acquire((int *)arg) == 0) { /* pairs with the release in stops_itself() */
+        compute();
+        cp_sleep(100000);
+    }
+}
+
+CP_TEST(a_callback_cannot_stop_its_thread)
+{
+    int result = 0;
+    struct cp_stall_options options = {.size = sizeof options, .callback = stops_itself, .context = &result};
+
+    CHECK_EQ(cp_stalls_start(&options, NULL), 0);
+    run(1, computes_until_stopped, &result);
+    CHECK_EQ(cp_stalls_stop(), 0);
+    CHECK_EQ(result, -EDEADLK);
+}
+
+static uint32_t rounds_left; /* shared, atomic */
+
+static void *starts_and_stops(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < 100; i++) {
+        start_with(CP_STALL_LEAST_NS, NULL);
+        usleep(i % 10 * 1000);
+        CHECK_EQ(cp_stalls_stop(), 0);
+    }
+    cp_store_relaxed(&rounds_left, 0u);
+    return NULL;
+}
+
+/* Some stints are longer than the threshold, others shorter. */
+static void computes_for_varied_times(void *arg)
+{
+    unsigned n = 0;
+
+    (void)arg;
+    while (cp_load_relaxed(&rounds_left) != 0) {
+        for (volatile unsigned i = 0; i < (n % 8) * 1000000; i++) {
+        }
+        n++;
+        cp_yield();
+    }
+}
+
+static void starts_some(void *arg)
+{
+    for (unsigned i = 0; i < 4; i++)
+        go(computes_for_varied_times, arg);
+}
+
+CP_TEST(it_starts_and_stops_while_gs_run)
+{
+    struct sigaction action;
+    pthread_t thread;
+
+    cp_store_relaxed(&rounds_left, 1u);
+    CHECK_EQ(pthread_create(&thread, NULL, starts_and_stops, NULL), 0);
+    run(2, starts_some, NULL);
+    pthread_join(thread, NULL);
+    CHECK_EQ(sigaction(SIGPROF, NULL, &action), 0);
+    CHECK(action.sa_handler == SIG_DFL);
+}
+
+/* ---- Forks ----------------------------------------------------------------------------------- */
+
+CP_TEST(a_child_begins_anew)
+{
+    uint64_t id;
+    int status;
+    pid_t child;
+
+    start_with(0, NULL);
+    run(1, computes, &id);
+    child = fork();
+    if (child == 0) {
+        if (stats_now().threshold_ns != 0 || stats_now().places != 0 || cp_stalls_stop() != -ESRCH)
+            _exit(1);
+        start_with(0, NULL);
+        run(1, computes, &id);
+        _exit(cp_stalls_stop() != 0 || called == 0 ? 2 : 0);
+    }
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(cp_stalls_stop(), 0);
+}
