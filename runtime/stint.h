@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 struct cp__account;
+struct cp_labels;
 
 /* How far the clocks of a thread have come. All are in ns. */
 struct cp__stint_clocks {
@@ -36,6 +37,7 @@ struct cp__stint {
     bool may_come_late;                  /* a tick of this stint or an earlier one may be pending */
     uint64_t begun;                      /* a stamp; the stint has begun then or before */
     uint64_t running;                    /* what the account had then */
+    struct cp_labels *labels;            /* the G's at the last look, without a reference */
     uint64_t lasted;                     /* ns, at the last look */
     uint64_t asked_at;                   /* the M's CPU clock */
     struct cp__stint_clocks first, last; /* at the first look with CP__STINT_LONG, and at the last one */

@@ -58,7 +58,9 @@ struct cp_stall {
     uint64_t longest_ns;      /* for how long the longest one has lasted, so far if it goes on */
     uint64_t total_ns;        /* the sum of all */
     /* The G's stack, innermost first: an instruction, and then return addresses. None if the stall ended
-     * before the stack was taken, or the kind is CP_STALL_NOT_RUN, for which the stack is not the reason. */
+     * before the stack was taken, or the kind is CP_STALL_NOT_RUN, for which the stack is not the reason. Of
+     * CP_STALL_WAITED it is found by frame pointers from cp_wait_begin() on; if nobody has told of the wait,
+     * it is the place of the system call alone. */
     const uintptr_t *frames;
     unsigned depth;
     unsigned flags; /* CP_SAMPLE_ bits of the stack */

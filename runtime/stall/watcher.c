@@ -1,6 +1,7 @@
 #include "watcher.h"
 
 #include "judge.h"
+#include "parked.h"
 #include "places.h"
 #include "runtime/asked.h"
 #include "runtime/base/fork_gate.h"
@@ -8,6 +9,7 @@
 #include "runtime/disposition.h"
 #include "runtime/engine/timer_linux.h"
 #include "runtime/g_account.h"
+#include "runtime/label_sum_part.h"
 #include "runtime/ticks.h"
 #include "thread_linux.h"
 
@@ -85,6 +87,7 @@ static void describe_stint(const struct cp__m *m, const struct cp__account_copy 
                                .longest_ns = stint->lasted,
                                .total_ns = stint->lasted,
                                .call = -1};
+    stall->labels = stint->labels;
     if (stint->kind == CP_STALL_WAITED && copy != NULL && copy->state == CP__G_WAITING) {
         stall->reason = copy->reason;
         stall->object = copy->object;
@@ -93,7 +96,7 @@ static void describe_stint(const struct cp__m *m, const struct cp__account_copy 
 
 static void add_taken_stack(const struct cp__stint *stint, struct cp_stall *stall)
 {
-    if (stint->kind != CP_STALL_COMPUTED || stint->asked == NULL || !cp__asked_is_taken(stint->asked))
+    if (stint->asked == NULL || !cp__asked_is_taken(stint->asked))
         return;
     stall->labels = stint->asked->labels;
     stall->frames = stint->asked->frames;
@@ -101,16 +104,35 @@ static void add_taken_stack(const struct cp__stint *stint, struct cp_stall *stal
     stall->flags = stint->asked->flags;
 }
 
+/* The stack of a thread that waits, as far as it has told, or the system tells, where it does. */
+static void add_stack_of_wait(const struct cp__stint *stint, uintptr_t *frames, struct cp_stall *stall)
+{
+    stall->call = cp__thread_call(stall->tid, &frames[0]);
+    if (stall->call >= 0 && frames[0] != 0)
+        stall->depth = 1;
+    if (stall->reason != CP_WAIT_OTHER || stall->object != NULL) {
+        unsigned depth = cp__parked_stack(stint->account, stint->g_id, frames, CP_MAX_FRAMES);
+
+        stall->depth = depth > 0 ? depth : stall->depth;
+    }
+    stall->frames = frames;
+    stall->flags = stall->depth > 0 ? CP_SAMPLE_INCOMPLETE : 0;
+}
+
 /* Counts the stint as a stall, and reports it if it is the first one of its place. copy is of its account;
  * NULL: the stint has ended. */
 static void count(struct cp__watcher *watcher, struct cp__m *m, const struct cp__account_copy *copy)
 {
     struct cp__stint *stint = &m->stint;
+    uintptr_t frames[CP_MAX_FRAMES];
     struct cp_stall stall;
     bool is_new;
 
     describe_stint(m, copy, &stall);
-    add_taken_stack(stint, &stall);
+    if (stall.kind == CP_STALL_COMPUTED)
+        add_taken_stack(stint, &stall);
+    else if (stall.kind == CP_STALL_WAITED && copy != NULL)
+        add_stack_of_wait(stint, frames, &stall);
     stint->place = cp__places_add(&stall, &is_new);
     stint->phase = CP__STINT_COUNTED;
     if (is_new)
@@ -248,6 +270,7 @@ static void look_at_stint(struct cp__watcher *watcher, struct cp__m *m)
         return;
     if (stint->account == NULL)
         begin_stint(m, account, &copy);
+    stint->labels = copy.sum == NULL ? NULL : copy.sum->labels; /* sums are never freed */
     go_on(watcher, m, &copy);
 }
 

@@ -194,11 +194,12 @@ CP_TEST(a_place_is_told_once)
 
 static int the_object;
 
-static void sleeps_and_tells(void *arg)
+HERE static void sleeps_and_tells(void *arg)
 {
     const struct timespec while_ = {.tv_nsec = 50000000};
 
     (void)arg;
+    cp_label_set("kind", "sleepy");
     while (stats_now().stalls[CP_STALL_WAITED] == 0) {
         cp_wait_begin(CP_WAIT_SLEEP, &the_object);
         CHECK_EQ(nanosleep(&while_, NULL), 0); /* no signal ends it */
@@ -216,6 +217,9 @@ CP_TEST(what_waits_is_told_with_its_reason)
     CHECK_EQ(told.last.kind, CP_STALL_WAITED);
     CHECK_EQ(told.last.reason, CP_WAIT_SLEEP);
     CHECK(told.last.object == &the_object);
+    CHECK_STR(told.label, "kind=sleepy");
+    CHECK(frames_here() >= 1);
+    CHECK(told.last.depth >= 2); /* the G's first function is called by the scheduler */
 }
 
 /* Nobody tells of the wait. */
