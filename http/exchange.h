@@ -97,6 +97,8 @@ int cp__http_query(const char *query, const char *key, char *value, size_t size,
 /* The same for a whole number from min to max. *value keeps its value if the query lacks the key. */
 int cp__http_query_number(const char *query, const char *key, unsigned long long min, unsigned long long max,
                           unsigned long long *value, struct cp_error *err);
+/* The same for a time above 0 with a unit (ns, us, ms, s, m or h), as 90s, in ns. */
+int cp__http_query_time(const char *query, const char *key, uint64_t *ns, struct cp_error *err);
 /* Returns 0 if the query has no keys except the given ones, a list that ends in NULL. Else returns -EINVAL,
  * with a sentence that names the possible keys. */
 int cp__http_query_has_only(const char *query, const char *const *keys, struct cp_error *err);
@@ -110,6 +112,8 @@ cp__http_endpoint_fn cp__http_profile, cp__http_index, cp__http_style, cp__http_
     cp__http_metrics, cp__http_watches, cp__http_ui, cp__http_ui_events;
 /* goroutine and threadcreate, whose profile is a state of the program, or what changes in some seconds. */
 cp__http_endpoint_fn cp__http_snapshot;
+/* The same for Gs that have waited for long. */
+cp__http_endpoint_fn cp__http_leaks;
 /* The same for where the rounds of a watch began. */
 cp__http_endpoint_fn cp__http_watch;
 /* block and mutex, which are recorded for some seconds, or are what the program has recorded. */

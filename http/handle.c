@@ -11,6 +11,7 @@ static const char *const none[] = {NULL};
 static const char *const of_profile[] = {"event", "period", "seconds", "debug", "engine", NULL};
 static const char *const of_snapshot[] = {"debug", "seconds", NULL};
 static const char *const of_contention[] = {"debug", "seconds", "period", NULL};
+static const char *const of_leaks[] = {"age", "debug", "seconds", NULL};
 static const char *const of_watches[] = {"format", NULL};
 static const char *const of_watch[] = {"name", "debug", "seconds", NULL};
 
@@ -31,6 +32,7 @@ static const struct endpoint {
     {"/index.css", cp__http_style, none, PLAIN},
     {"/profile", cp__http_profile, of_profile, SLOW},
     {"/goroutine", cp__http_snapshot, of_snapshot, SLOW},
+    {"/goroutineleak", cp__http_leaks, of_leaks, SLOW},
     {"/threadcreate", cp__http_snapshot, of_snapshot, SLOW},
     {"/block", cp__http_contention, of_contention, SLOW},
     {"/mutex", cp__http_contention, of_contention, SLOW},

@@ -17,6 +17,8 @@
  *                   samples get out of threads (enum cp_engine)
  *     goroutine     where all Gs of the scheduler are (sched.h); debug=1: as text; debug=2: each G with its
  *                   state; seconds=N: what changes in that time
+ *     goroutineleak ?age=10m: the Gs that have waited for that long, what for, and which call started them
+ *                   (cp_g_leak_profile()); debug=1, debug=2 and seconds=N as above
  *     threadcreate  which threads are Ms, with the stacks that attached them; debug=1 and seconds=N as above
  *     block, mutex  ?seconds=N&period=P: where the program waits, and who makes others wait, recorded for N
  *                   seconds; without seconds, since cp_contention_start(), debug=1: as text

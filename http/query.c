@@ -1,6 +1,7 @@
 /* Parses queries; see exchange.h. */
 #include <ctype.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "exchange.h"
@@ -121,6 +122,32 @@ int cp__http_query_number(const char *query, const char *key, unsigned long long
                          min, max);
     *value = number;
     return 1;
+}
+
+int cp__http_query_time(const char *query, const char *key, uint64_t *ns, struct cp_error *err)
+{
+    static const struct {
+        const char *name;
+        uint64_t ns;
+    } units[] = {{"ns", 1},         {"us", 1000},       {"ms", 1000000},
+                 {"s", 1000000000}, {"m", 60000000000}, {"h", 3600000000000}};
+    char text[32], *unit = text;
+    int result = cp__http_query(query, key, text, sizeof text, err);
+    uint64_t number;
+
+    if (result <= 0)
+        return result;
+    number = text[0] >= '0' && text[0] <= '9' ? strtoull(text, &unit, 10) : 0;
+    for (size_t i = 0; number > 0 && i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(unit, units[i].name) == 0 && number <= INT64_MAX / units[i].ns) {
+            *ns = number * units[i].ns;
+            return 1;
+        }
+    return cp__error(
+        err, -EINVAL,
+        "%s=%s is invalid. The value must be a time above 0 with one of the units ns, us, ms, s, m "
+        "and h, as in 90s.",
+        key, text);
 }
 
 static bool is_one_of(const char *key, const char *const *keys)

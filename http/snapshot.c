@@ -21,6 +21,7 @@ struct state {
     int (*take)(const struct state *state, struct cp_writer w, unsigned debug, struct cp_error *err);
     char watch[CP_WATCH_NAME_MAX + 1];
     enum cp_contention contention;
+    uint64_t least_ns; /* of waits */
 };
 
 /* ---- One state ------------------------------------------------------------------------------- */
@@ -168,6 +169,11 @@ static int take_gs(const struct state *state, struct cp_writer w, unsigned debug
     return cp_g_profile(w, (enum cp_profile_form)debug, cp__http_unwind, err);
 }
 
+static int take_leaks(const struct state *state, struct cp_writer w, unsigned debug, struct cp_error *err)
+{
+    return cp_g_leak_profile(w, (enum cp_profile_form)debug, state->least_ns, cp__http_unwind, err);
+}
+
 static int take_threads(const struct state *state, struct cp_writer w, unsigned debug, struct cp_error *err)
 {
     (void)state;
@@ -225,6 +231,17 @@ int cp__http_snapshot(struct cp__exchange *exchange)
     struct state state = {.name = exchange->request->path + sizeof CP__HTTP_ROOT};
 
     state.take = strcmp(state.name, "goroutine") == 0 ? take_gs : take_threads;
+    return answer_with(exchange, &state);
+}
+
+int cp__http_leaks(struct cp__exchange *exchange)
+{
+    struct state state = {.name = "goroutineleak", .take = take_leaks, .least_ns = UINT64_C(600000000000)};
+    struct cp_error err;
+    int result = cp__http_query_time(exchange->request->query, "age", &state.least_ns, &err);
+
+    if (result < 0)
+        return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
     return answer_with(exchange, &state);
 }
 

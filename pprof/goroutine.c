@@ -11,6 +11,7 @@
 #include "arch/arch.h"
 #include "profile_data.h"
 #include "runtime/base/fail.h"
+#include "runtime/label.h"
 #include "sched.h"
 #include "session.h"
 #include "writer.h"
@@ -25,6 +26,7 @@ struct seen {
 /* The context of a listing. */
 struct listing {
     enum cp_profile_form form;
+    uint64_t least_ns; /* Gs that have waited for less are left out; 0: none is */
     cp_unwind_fn *unwind;
     struct cp__profile *profile;
     struct seen *gs;
@@ -75,6 +77,8 @@ static int see(void *context, const struct cp_g_info *g)
     struct seen *seen;
     uintptr_t *frames;
 
+    if (g->waited_ns < l->least_ns)
+        return 0;
     if (CP__RESERVE(l->gs, l->capacity, l->n + 1) < 0 ||
         CP__RESERVE(l->frames, l->frames_capacity, l->n_frames + CP_MAX_FRAMES + 1) < 0)
         return -ENOMEM;
@@ -87,6 +91,41 @@ static int see(void *context, const struct cp_g_info *g)
     add_entry(seen, frames);
     l->n_frames += seen->depth;
     return 0;
+}
+
+/* Stores the labels of a G with what it waits for, as a set of the caller's own. */
+static int label_wait(const struct cp_g_info *g, struct cp_labels **labels)
+{
+    struct cp_labels *with_reason;
+    char object[24];
+    int result = cp__labels_with(g->labels, "reason", g->state, &with_reason);
+
+    if (result < 0 || g->object == NULL) {
+        *labels = with_reason;
+        return result;
+    }
+    snprintf(object, sizeof object, "%#" PRIxPTR, (uintptr_t)g->object);
+    result = cp__labels_with(with_reason, "object", object, labels);
+    cp_labels_unref(with_reason);
+    return result;
+}
+
+/* Adds a G that has waited for long: with how long that is, what for, and, outside of its first function, the
+ * call that has started it. */
+static int fold_waiting(struct listing *l, const struct seen *seen, struct cp_sample *sample)
+{
+    uintptr_t frames[CP_MAX_FRAMES + 1];
+    int result = label_wait(&seen->g, &sample->labels);
+
+    if (result < 0)
+        return result;
+    memcpy(frames, sample->frames, sample->depth * sizeof *frames);
+    if (seen->g.created_at != 0)
+        frames[sample->depth++] = seen->g.created_at;
+    sample->frames = frames;
+    result = cp__profile_add_values(l->profile, sample, &seen->g.waited_ns);
+    cp_labels_unref(sample->labels);
+    return result;
 }
 
 /* Adds the Gs to the profile. Frames in a profile have the addresses of the calls, not the return
@@ -105,7 +144,7 @@ static int fold_gs(struct listing *l)
 
         frames[0]--; /* in a sample, the innermost frame is an instruction and no return address */
         sample.ip = frames[0];
-        result = cp__profile_add(l->profile, &sample);
+        result = l->least_ns > 0 ? fold_waiting(l, seen, &sample) : cp__profile_add(l->profile, &sample);
         frames[0]++;
         if (result < 0)
             return result;
@@ -216,6 +255,8 @@ static void put_g(const struct listing *l, const struct seen *seen)
         put_frame(l, cp__profile_find(l->profile, l->frames[seen->first + i] - 1));
     put_creator(l, &seen->g);
     put_account(l, &seen->g);
+    if (l->least_ns > 0)
+        fprintf(l->out, "# waited: %.1f s, for %p\n", (double)seen->g.waited_ns / 1e9, seen->g.object);
     cp__print_labels(l->out, seen->g.labels);
     fputc('\n', l->out);
 }
@@ -285,10 +326,12 @@ static int collect_gs(struct listing *l, struct cp_error *err)
     return result < 0 ? result : cp__profile_resolve_all(l->profile, err);
 }
 
+static const struct cp__value_type waited_type = {"waited", "nanoseconds"};
+
 static int make_listing(const void *what, struct cp_writer *w, struct cp_error *err)
 {
     struct listing l = *(const struct listing *)what;
-    int result = cp__profile_new(&l.profile);
+    int result = cp__profile_new_with(&l.profile, &waited_type, l.least_ns > 0);
 
     if (result < 0)
         return cp__error(err, result, "There is not enough memory for a list of Gs.");
@@ -304,12 +347,27 @@ static int make_listing(const void *what, struct cp_writer *w, struct cp_error *
     return result;
 }
 
+static int write_listing(struct cp_writer w, const struct listing *empty, struct cp_error *err)
+{
+    if ((unsigned)empty->form > CP_FORM_STATES)
+        return cp__error(err, -EINVAL, "The list of Gs has no form %d. Use one of enum cp_profile_form.",
+                         (int)empty->form);
+    return cp__write_elsewhere(w, make_listing, empty, err);
+}
+
 int cp_g_profile(struct cp_writer w, enum cp_profile_form form, cp_unwind_fn *unwind, struct cp_error *err)
 {
     const struct listing empty = {.form = form, .unwind = unwind != NULL ? unwind : cp_unwind_frame_pointers};
 
-    if ((unsigned)form > CP_FORM_STATES)
-        return cp__error(err, -EINVAL, "The list of Gs has no form %d. Use one of enum cp_profile_form.",
-                         (int)form);
-    return cp__write_elsewhere(w, make_listing, &empty, err);
+    return write_listing(w, &empty, err);
+}
+
+int cp_g_leak_profile(struct cp_writer w, enum cp_profile_form form, uint64_t least_ns, cp_unwind_fn *unwind,
+                      struct cp_error *err)
+{
+    const struct listing empty = {.form = form,
+                                  .least_ns = least_ns > 0 ? least_ns : 1,
+                                  .unwind = unwind != NULL ? unwind : cp_unwind_frame_pointers};
+
+    return write_listing(w, &empty, err);
 }

@@ -354,6 +354,14 @@ int cp_g_profile(struct cp_writer w, enum cp_profile_form form, cp_unwind_fn *un
  */
 int cp_accounts_print(FILE *out);
 
+/*
+ * The same for the Gs that have waited for at least so many ns, and may wait for ever: each stack ends with
+ * the call of cp_go() that started the G, the labels reason and object say what the G waits for, and a second
+ * value is the sum of the times that the Gs have waited so far. Gs that run or are runnable are left out.
+ */
+int cp_g_leak_profile(struct cp_writer w, enum cp_profile_form form, uint64_t least_ns, cp_unwind_fn *unwind,
+                      struct cp_error *err);
+
 #ifdef __cplusplus
 }
 

@@ -11,6 +11,29 @@ static __attribute__((noinline)) void waits_for_work(void *arg)
     __asm__ volatile("");
 }
 
+/* The Gs have waited for some time, and for no hour. The running one has not waited. */
+static void check_leaks(const struct cp_http *http)
+{
+    char url[200], object[40], *top;
+
+    snprintf(object, sizeof object, "\"object\":\"%p\"", (void *)never);
+    check_answer(http, "\"$base/goroutineleak?debug=1&age=1ms\"", 200, "profile: total 20\n20 @ 0x", object,
+                 "\"reason\":\"channel receive\"", "\"route\":\"/slow\"", "\tasks+0x", NULL);
+    snprintf(object, sizeof object, " s, for %p\n", (void *)never);
+    check_answer(http, "\"$base/goroutineleak?debug=2&age=1ms\"", 200, " [channel receive]:\n",
+                 "\ncreated by asks in goroutine ", "\n# waited: 0.", object, NULL);
+    check_answer(http, "\"$base/goroutineleak?debug=1&age=1h\"", 200, "profile: total 0\n", NULL);
+    check_answer(http, "\"$base/goroutineleak?age=1\"", 400, "as in 90s", NULL);
+    check_answer(http, "\"$base/goroutineleak?age=0s\"", 400, NULL);
+    check_answer(http, "\"$base/goroutineleak?age=99999999h\"", 400, NULL);
+    snprintf(url, sizeof url, "'http://%s" PPROF "/goroutineleak?age=1ms'", cp_http_address(http));
+    top = pprof("-top -cum -sample_index=waited", url);
+    CHECK_CONTAINS(top, "Type: waited\n");
+    CHECK_CONTAINS(top, " waits_for_work\n");
+    CHECK_CONTAINS(top, " asks\n");
+    free(top);
+}
+
 static void asks(void *arg)
 {
     struct cp_http *http = start_http(NULL);
@@ -30,6 +53,7 @@ static void asks(void *arg)
                  "\nwaits_for_work(...)\n\t", "\ncreated by asks in goroutine ", " [running]:\n", "\n# ran ",
                  " in 1 switches, was runnable for ", object, NULL);
     check_answer(http, "\"$base/goroutine?debug=3\"", 400, NULL);
+    check_leaks(http);
     snprintf(url, sizeof url, "'http://%s" PPROF "/goroutine'", cp_http_address(http));
     top = pprof("-top -cum", url);
     CHECK_CONTAINS(top, "Type: goroutine\n");
