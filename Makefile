@@ -60,7 +60,7 @@ unit_names := $(patsubst tests/unit/%_test.c,%,$(filter tests/unit/%,$(test_sour
 http_linked := $(filter http_% ui_test goroutine_test,$(test_names))
 runs_program := cmd cmd_waits completion event_list run run_hosts run_names run_waits watch_command watch_command_pmu \
                 $(patsubst tests/system/%_test.c,%,$(filter tests/system/report_%,$(test_sources)))
-http_programs := $(patsubst %_test,%,$(http_linked)) $(runs_program) examples install man packages server
+http_programs := $(patsubst %_test,%,$(http_linked)) $(runs_program) examples install man packages server wait_causes
 
 # ---- Debian packages -----------------------------------------------------------------------------
 
@@ -591,7 +591,7 @@ $(call needs,runner runner_bench runner_end runner_flags runner_output,$(B)/test
 $(call needs,runner_end,$(B)/tests/idle_sample)
 $(call needs,runner_profile,$(B)/tests/profiled_sample)
 $(call needs,examples,$(demos:%=$(B)/examples/%) $(B)/examples/server)
-$(call needs,server,$(B)/examples/server)
+$(call needs,server wait_causes,$(B)/examples/server)
 $(call needs,watch_examples watch_models,$(watch_examples:%=$(B)/examples/%))
 $(call needs,handler hosts sanitized tools,$(lib_a))
 $(call needs,install,$(preloads) $(lib_a) $(lib_so) $(side_a) $(side_so) $(program))

@@ -237,7 +237,7 @@ static void parse_flags(struct flags *f, int argc, char **argv)
             f->listen = optarg;
         } else if (flag == 'e') {
             f->endpoint = optarg;
-        } else if (flag == 'a' && (strcmp(optarg, "on") == 0 || strcmp(optarg, "off") == 0)) {
+        } else if (flag == 'a') {
             f->accounts = optarg;
         } else if (flag != 't') {
             print_usage(flag == 'h' ? stdout : stderr, argv[0]);
@@ -246,6 +246,10 @@ static void parse_flags(struct flags *f, int argc, char **argv)
                     CP_SCHED_THREADS_MAX, optarg);
             print_usage(stderr, argv[0]);
         }
+    }
+    if (strcmp(f->accounts, "on") != 0 && strcmp(f->accounts, "off") != 0) {
+        fprintf(stderr, "%s: -accounts must be on or off, not \"%s\".\n", argv[0], f->accounts);
+        print_usage(stderr, argv[0]);
     }
     if (optind < argc) {
         fprintf(stderr, "%s: There is no flag \"%s\".\n", argv[0], argv[optind]);

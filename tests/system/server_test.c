@@ -424,6 +424,7 @@ CP_TEST(a_start_that_fails_says_why)
         {"-listen 127.0.0.1:0 -endpoint nonsense", 1, "\"nonsense\" is not an address"},
         {"-threads 0", 2, "usage:"},
         {"-threads 2x", 2, "usage:"},
+        {"-accounts maybe", 2, "-accounts must be on or off, not \"maybe\""},
         {"-bogus", 2, "usage:"},
         {"more", 2, "usage:"},
     };
