@@ -186,7 +186,7 @@ static bool is_ripe(const struct cp__watcher *watcher, const struct cp__stint *s
 static void go_on(struct cp__watcher *watcher, struct cp__m *m, const struct cp__account_copy *copy)
 {
     struct cp__stint *stint = &m->stint;
-    const uint64_t told = stint->lasted, now = cp__stamp();
+    const uint64_t told = stint->lasted, now = cp__account_now();
 
     if (stint->asked != NULL)
         stint->asked->seen = watcher->look;
