@@ -30,10 +30,11 @@ static void find_in_sum(struct cp__label_sum *sum)
     for (unsigned i = 0; i < CP__LABEL_SUM_PARTS; i++) {
         /* acquire: pairs with the exchange in cp__label_sum_new_part() */
         const struct cp__label_sum_part *part = cp_load_acquire(&sum->parts[i]);
-        const uint64_t *from = (const uint64_t *)&part->values;
+        const uint64_t *from;
 
         if (part == NULL)
             continue;
+        from = (const uint64_t *)&part->values;
         for (size_t word = 0; word < N_VALUES; word++)
             to[word] += cp_load_relaxed(&from[word]); /* relaxed, both: see find_in_all() */
         sum->found.ended += cp_load_relaxed(&part->ended);

@@ -21,12 +21,13 @@ __attribute__((noinline)) static void release_here(void)
     __asm__ volatile("");
 }
 
+/* The counters are volatile, so that no loop is unrolled: then it would have several stacks. */
 static void wait_often(void *arg)
 {
     (void)arg;
     CHECK_EQ(cp_label_set("role", "waiter"), 0);
     waiter = cp_sched_self();
-    for (int i = 0; i < PARKS; i++)
+    for (volatile int i = 0; i < PARKS; i++)
         wait_here();
 }
 
@@ -34,7 +35,7 @@ static void release_often(void *arg)
 {
     (void)arg;
     CHECK_EQ(cp_label_set("role", "releaser"), 0);
-    for (int i = 0; i < PARKS; i++) {
+    for (volatile int i = 0; i < PARKS; i++) {
         cp_yield();
         release_here();
     }

@@ -40,7 +40,8 @@ static void asks(void *arg)
     char url[200], object[60], *top;
 
     CHECK_EQ(cp_label_set("route", "/slow"), 0);
-    for (int i = 0; i < 20; i++)
+    /* volatile: an unrolled loop would be several places that start Gs */
+    for (volatile int i = 0; i < 20; i++)
         CHECK_EQ(cp_go(waits_for_work, arg), 0);
     cp_sleep(50000000);
     snprintf(object, sizeof object, " ms, waits for %p\n# labels: {", (void *)never);
