@@ -11,6 +11,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/base/sized.h"
 #include "runtime/base/thread.h"
+#include "runtime/unwind/code.h"
 #include "waits.h"
 #include "writer.h"
 
@@ -28,14 +29,16 @@ void cp__part_fold(void *context, const struct cp_sample *sample)
     part->unfolded += cp__profile_stage(part->profile, sample);
 }
 
-/* A part without a slot only looks whether the linker has loaded or unloaded objects: the stacks of waits are
- * read at the end. */
+/* A part without a slot only looks whether the linker has loaded or unloaded objects, for its profile and for
+ * the walks to come: the stacks of waits are read at the end. */
 static void read_all_slots(struct cp_session *session)
 {
     for (size_t i = 0; i < session->n; i++) {
         struct cp__part *part = &session->parts[i];
 
-        if (!cp__part_is_wait(part))
+        if (cp__part_is_wait(part))
+            cp__code_look();
+        else
             cp_slots_read(part->slot, cp__part_fold, part);
         part->unfolded += cp__profile_settle(part->profile);
     }
