@@ -14,6 +14,11 @@
  */
 #include "service.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
 enum { CONNECTIONS = 16, WAIT_PERIOD = 10000 };
 
 enum mode { WITHOUT, ACCOUNTS, WAITS, MODES };
@@ -68,6 +73,128 @@ CP_BENCHMARK(Accounts)
     bench_spread(b, &with_waits.throughput, "x-throughput-waits");
     bench_spread(b, &with_waits.cpu, "x-cpu-waits");
     bench_median(b, &rate, "requests/s");
+    bench_median(b, &cpu_us, "cpu-us/request");
+}
+
+/* ---- In slices ------------------------------------------------------------------------------- */
+
+/*
+ * The same on a machine that others use, too, whose load changes from second to second. Three servers, one of
+ * each mode, take turns of some 10 ms, and the CPU time is compared that they take for as many requests: the
+ * ratio of a round is the median of its slices' ratios. The throughput of a server that has a CPU of its own
+ * is the inverse.
+ */
+enum { SLICES = 60, BATCHES = 20, LONG_SECONDS = 600 };
+
+struct sliced {
+    pid_t pid, curl;
+    int connections[CONNECTIONS];
+    double cpu_us[SLICES]; /* of a request */
+};
+
+static int connect_client(void)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)atoi(strrchr(service, ':') + 1)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
+        fail("There is no connection to the server.");
+    return fd;
+}
+
+static void start_sliced(struct sliced *sliced, enum mode mode)
+{
+    accounts = mode == WITHOUT ? "off" : "on";
+    start_server();
+    sliced->pid = server;
+    sliced->curl = mode == WAITS ? start_profile_for("wait", WAIT_PERIOD, LONG_SECONDS) : -1;
+    for (int i = 0; i < CONNECTIONS; i++)
+        sliced->connections[i] = connect_client();
+}
+
+static void stop_sliced(struct sliced *sliced)
+{
+    for (int i = 0; i < CONNECTIONS; i++)
+        close(sliced->connections[i]);
+    if (sliced->curl > 0) {
+        if (waitpid(sliced->curl, NULL, WNOHANG) != 0)
+            fail("The profile has ended too early.");
+        kill(sliced->curl, SIGTERM);
+        waitpid(sliced->curl, NULL, 0);
+    }
+    server = sliced->pid;
+    stop_server();
+}
+
+/* Each connection has one request at a time. The answer ends in a newline, which is nowhere else in its
+ * body. */
+static void load_batch(const struct sliced *sliced)
+{
+    static const char request[] = "GET /json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    static char answer[1 << 16];
+
+    for (int i = 0; i < CONNECTIONS; i++)
+        if (send(sliced->connections[i], request, sizeof request - 1, MSG_NOSIGNAL) < 0)
+            fail("The server took no request.");
+    for (int i = 0; i < CONNECTIONS; i++) {
+        ssize_t n;
+
+        do {
+            n = recv(sliced->connections[i], answer, sizeof answer, 0);
+            if (n <= 0)
+                fail("The server gave no answer.");
+        } while (n < 2 || memcmp(answer + n - 2, "}\n", 2) != 0);
+    }
+}
+
+static double load_slice(const struct sliced *sliced)
+{
+    double before;
+
+    server = sliced->pid;
+    before = server_cpu();
+    for (int i = 0; i < BATCHES; i++)
+        load_batch(sliced);
+    return (server_cpu() - before) * 1e6 / (BATCHES * CONNECTIONS);
+}
+
+static double median_ratio(const struct sliced *with, const struct sliced *without)
+{
+    double ratios[SLICES];
+
+    for (int i = 0; i < SLICES; i++)
+        ratios[i] = with->cpu_us[i] / without->cpu_us[i];
+    bench_sort(ratios, SLICES);
+    return ratios[SLICES / 2];
+}
+
+CP_BENCHMARK(AccountsInSlices)
+{
+    struct bench_rounds with_accounts = {0}, with_waits = {0}, cpu_us = {0};
+
+    while (cp_bench_next(b)) {
+        struct sliced sliced[MODES];
+
+        for (int mode = 0; mode < MODES; mode++)
+            start_sliced(&sliced[mode], (enum mode)mode);
+        for (int i = 0; i < SLICES; i++) {
+            for (int turn = 0; turn < MODES; turn++) {
+                struct sliced *next = &sliced[(i + turn) % MODES];
+
+                next->cpu_us[i] = load_slice(next);
+            }
+        }
+        bench_add(&with_accounts, median_ratio(&sliced[ACCOUNTS], &sliced[WITHOUT]));
+        bench_add(&with_waits, median_ratio(&sliced[WAITS], &sliced[WITHOUT]));
+        bench_sort(sliced[WITHOUT].cpu_us, SLICES);
+        bench_add(&cpu_us, sliced[WITHOUT].cpu_us[SLICES / 2]);
+        for (int mode = 0; mode < MODES; mode++)
+            stop_sliced(&sliced[mode]);
+    }
+    bench_spread(b, &with_accounts, "x-cpu-accounts");
+    bench_spread(b, &with_waits, "x-cpu-waits");
     bench_median(b, &cpu_us, "cpu-us/request");
 }
 

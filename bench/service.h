@@ -120,13 +120,13 @@ static inline void wait_until_it_runs(void)
     nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
 }
 
-static inline pid_t start_profile(const char *event, double period)
+static inline pid_t start_profile_for(const char *event, double period, int seconds)
 {
     char url[256];
     pid_t curl;
 
     snprintf(url, sizeof url, "http://%s/debug/pprof/profile?event=%s&period=%.0f&seconds=%d", endpoint,
-             event, period, PROFILE_SECONDS);
+             event, period, seconds);
     curl = fork();
     if (curl == 0) {
         execlp("curl", "curl", "-sSf", "-o", "/dev/null", url, NULL);
@@ -135,6 +135,11 @@ static inline pid_t start_profile(const char *event, double period)
     }
     wait_until_it_runs();
     return curl;
+}
+
+static inline pid_t start_profile(const char *event, double period)
+{
+    return start_profile_for(event, period, PROFILE_SECONDS);
 }
 
 static inline void end_profile(pid_t curl)
