@@ -114,6 +114,8 @@ cp__http_endpoint_fn cp__http_profile, cp__http_index, cp__http_style, cp__http_
 cp__http_endpoint_fn cp__http_snapshot;
 /* The same for Gs that have waited for long. */
 cp__http_endpoint_fn cp__http_leaks;
+/* The same for Gs that have held their M for too long. */
+cp__http_endpoint_fn cp__http_stalls;
 /* The same for where the rounds of a watch began. */
 cp__http_endpoint_fn cp__http_watch;
 /* block and mutex, which are recorded for some seconds, or are what the program has recorded. */

@@ -12,6 +12,7 @@ static const char *const of_profile[] = {"event", "period", "seconds", "debug", 
 static const char *const of_snapshot[] = {"debug", "seconds", NULL};
 static const char *const of_contention[] = {"debug", "seconds", "period", NULL};
 static const char *const of_leaks[] = {"age", "debug", "seconds", NULL};
+static const char *const of_stalls[] = {"threshold", "debug", "seconds", NULL};
 static const char *const of_watches[] = {"format", NULL};
 static const char *const of_watch[] = {"name", "debug", "seconds", NULL};
 
@@ -33,6 +34,7 @@ static const struct endpoint {
     {"/profile", cp__http_profile, of_profile, SLOW},
     {"/goroutine", cp__http_snapshot, of_snapshot, SLOW},
     {"/goroutineleak", cp__http_leaks, of_leaks, SLOW},
+    {"/stalls", cp__http_stalls, of_stalls, SLOW},
     {"/threadcreate", cp__http_snapshot, of_snapshot, SLOW},
     {"/block", cp__http_contention, of_contention, SLOW},
     {"/mutex", cp__http_contention, of_contention, SLOW},

@@ -19,6 +19,9 @@
  *                   state; seconds=N: what changes in that time
  *     goroutineleak ?age=10m: the Gs that have waited for that long, what for, and which call started them
  *                   (cp_g_leak_profile()); debug=1, debug=2 and seconds=N as above
+ *     stalls        where Gs held their M for longer than a threshold (stall.h); debug=1 as above; seconds=N:
+ *                   in that time, for which stalls are looked for if the program does not do so itself;
+ *                   threshold=10ms: what is too long then
  *     threadcreate  which threads are Ms, with the stacks that attached them; debug=1 and seconds=N as above
  *     block, mutex  ?seconds=N&period=P: where the program waits, and who makes others wait, recorded for N
  *                   seconds; without seconds, since cp_contention_start(), debug=1: as text

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "exchange.h"
+#include "stalls.h"
 #include "watches.h"
 
 /* ---- cmdline --------------------------------------------------------------------------------- */
@@ -158,6 +159,7 @@ int cp__http_metrics(struct cp__exchange *exchange)
         print_totals(page.out, &totals);
         print_handler_time(page.out, stats.handler_ns);
         print_gauges(page.out, &stats, &held);
+        cp__http_print_stalls(page.out);
         if (cp_accounts_print(page.out) < 0 ||
             cp__http_print_watches(page.out, CP_WATCH_PROMETHEUS, NULL) < 0)
             page.is_cut = true; /* 503 */

@@ -10,6 +10,8 @@
 #include "runtime/base/fail.h"
 #include "sched.h"
 #include "share.h"
+#include "stall.h"
+#include "stalls.h"
 #include "watch.h"
 
 size_t cp__http_max_snapshot = 64 << 20; /* the limit of Go for the text of a goroutine profile */
@@ -174,6 +176,12 @@ static int take_leaks(const struct state *state, struct cp_writer w, unsigned de
     return cp_g_leak_profile(w, (enum cp_profile_form)debug, state->least_ns, cp__http_unwind, err);
 }
 
+static int take_stalls(const struct state *state, struct cp_writer w, unsigned debug, struct cp_error *err)
+{
+    (void)state;
+    return cp_stalls_profile(w, debug > 0 ? CP_FORM_TEXT : CP_FORM_PPROF, err);
+}
+
 static int take_threads(const struct state *state, struct cp_writer w, unsigned debug, struct cp_error *err)
 {
     (void)state;
@@ -243,6 +251,29 @@ int cp__http_leaks(struct cp__exchange *exchange)
     if (result < 0)
         return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
     return answer_with(exchange, &state);
+}
+
+/* With "seconds", stalls are looked for while the request waits, even if the program does not look for them.
+ * */
+int cp__http_stalls(struct cp__exchange *exchange)
+{
+    const struct state state = {.name = "stalls", .take = take_stalls};
+    const char *query = exchange->request->query;
+    unsigned long long seconds = 0;
+    uint64_t threshold_ns = 0;
+    struct cp_error err;
+    int begun = 0, result = cp__http_query_time(query, "threshold", &threshold_ns, &err);
+
+    if (result >= 0)
+        result = cp__http_query_number(query, "seconds", 1, cp__http_max_seconds(exchange), &seconds, &err);
+    if (result >= 0 && (seconds != 0 || threshold_ns != 0))
+        result = begun = cp__http_begin_stalls(threshold_ns, &err);
+    if (result < 0)
+        return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
+    result = answer_with(exchange, &state);
+    if (begun == 1)
+        cp_stalls_stop();
+    return result;
 }
 
 int cp__http_watch(struct cp__exchange *exchange)

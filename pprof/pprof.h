@@ -362,6 +362,15 @@ int cp_accounts_print(FILE *out);
 int cp_g_leak_profile(struct cp_writer w, enum cp_profile_form form, uint64_t least_ns, cp_unwind_fn *unwind,
                       struct cp_error *err);
 
+/*
+ * Writes the stalls that were found since the last cp_stalls_start() (stall.h), by place: how many, and for
+ * how long they have lasted. The label stall says what the thread did (cp_stall_kind_name()), the label
+ * reason what it waited for. Stalls that the system made, and those without a stack, have a frame that says
+ * so. The call works on a thread of its own. Returns -EINVAL for an unknown form, -ENOMEM, the error of
+ * starting that thread, or the writer's error.
+ */
+int cp_stalls_profile(struct cp_writer w, enum cp_profile_form form, struct cp_error *err);
+
 #ifdef __cplusplus
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/g_account.h"
 #include "runtime/prepare.h"
 #include "runtime/ticks.h"
+#include "runtime/unwind/code.h"
 #include "watcher.h"
 
 #define REPORTS_A_MINUTE 60u
@@ -130,6 +131,7 @@ int cp_stalls_start(const struct cp_stall_options *from, struct cp_error *err)
     if (!cp_compare_exchange(&watcher_state, &is, BUSY))
         return cp__error(err, -EBUSY, "Stalls are looked for already: call cp_stalls_stop() before.");
     cp__ticks_measure();
+    cp__code_update();
     result = start_watcher(&options, err);
     /* release: pairs with the exchanges of the state */
     cp_store_release(&watcher_state, (uint32_t)(result < 0 ? IDLE : RUNNING));

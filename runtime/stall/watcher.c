@@ -11,6 +11,7 @@
 #include "runtime/g_account.h"
 #include "runtime/label_sum_part.h"
 #include "runtime/ticks.h"
+#include "runtime/unwind/code.h"
 #include "thread_linux.h"
 
 /* A CPU timer expires at the kernel's next tick. If the thread has run for so long since the M was asked, and
@@ -160,6 +161,7 @@ static void become_long(struct cp__watcher *watcher, struct cp__m *m)
     const uint64_t threshold = watcher->options.threshold_ns;
 
     stint->phase = CP__STINT_LONG;
+    cp__code_look(); /* the stack may lead through code that was loaded since */
     cp__stint_clocks_read(m, &stint->first);
     stint->last = stint->first;
     ask_for_stack(watcher, m, stint->lasted < threshold ? threshold - stint->lasted : 1);
