@@ -137,22 +137,6 @@ static void *ends_after_a_while(void *arg)
     return NULL;
 }
 
-#define TIMES 4
-
-static void computes_often(void *arg)
-{
-    (void)arg;
-    while (stats_now().stalls[CP_STALL_COMPUTED] < TIMES) {
-        pthread_t thread;
-
-        cp_store_relaxed(&is_over, 0u);
-        CHECK_EQ(pthread_create(&thread, NULL, ends_after_a_while, NULL), 0);
-        compute_simply(&is_over);
-        pthread_join(thread, NULL);
-        cp_sleep(100000);
-    }
-}
-
 struct found {
     uint64_t count, places, total_ns;
 };
@@ -172,24 +156,46 @@ static int find_simple(void *context, const struct cp_stall *stall)
     return 0;
 }
 
-CP_TEST(a_place_is_told_once)
+static struct found found_simple(void)
 {
     struct found found = {.count = 0};
+
+    CHECK_EQ(cp_stalls_each(find_simple, &found), 0);
+    return found;
+}
+
+/* On a busy machine, some of the stalls are told without a stack. */
+static void computes_often(void *arg)
+{
+    (void)arg;
+    while (found_simple().count < 3) {
+        pthread_t thread;
+
+        cp_store_relaxed(&is_over, 0u);
+        CHECK_EQ(pthread_create(&thread, NULL, ends_after_a_while, NULL), 0);
+        compute_simply(&is_over);
+        pthread_join(thread, NULL);
+        cp_sleep(100000);
+    }
+}
+
+CP_TEST(a_place_is_told_once)
+{
     struct cp_stalls_stats stats;
+    struct found found;
 
     if (TEST_TSAN)
         SKIP("ThreadSanitizer hands signals on when the program calls something");
     start_with(CP_STALL_LEAST_NS, NULL);
     run(1, computes_often, NULL);
     CHECK_EQ(cp_stalls_stop(), 0);
-    CHECK_EQ(cp_stalls_each(find_simple, &found), 0);
+    found = found_simple();
     stats = stats_now();
     CHECK_EQ(found.places, 1);
-    CHECK(found.count >= 1 && found.count <= stats.stalls[CP_STALL_COMPUTED]);
+    CHECK(found.count >= 3 && found.count <= stats.stalls[CP_STALL_COMPUTED]);
     CHECK(found.total_ns >= found.count * CP_STALL_LEAST_NS);
     CHECK_EQ(stats.reports, called);
     CHECK_EQ(stats.reports, stats.places);
-    CHECK(stats.stalls[CP_STALL_COMPUTED] >= TIMES);
     CHECK_EQ(stats.is_running, 0);
 }
 
