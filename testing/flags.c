@@ -16,10 +16,12 @@ void cp__bad_usage(const char *program, const char *format, ...)
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
     va_end(arguments);
-    fprintf(stderr,
-            "\nusage: %s [-cpuprofile FILE [-cpuprofileevent EVENT[:PERIOD][,...]] [-cpuprofileperiod N] "
-            "[-cpuprofileengine trap|signal]] ...\n",
-            program);
+    fprintf(
+        stderr,
+        "\nusage: %s [-cpuprofile FILE [-cpuprofileevent EVENT[:PERIOD][,...]] [-cpuprofileperiod N] "
+        "[-cpuprofileengine trap|signal]] [-blockprofile FILE] [-mutexprofile FILE] [-blockprofilerate NS] "
+        "...\n",
+        program);
     exit(2);
 }
 
@@ -76,6 +78,50 @@ static void take_engine(struct cp__profile_flags *flags, const char *program, co
         cp__bad_usage(program, "-cpuprofileengine: %s", err.message);
 }
 
+static void take_contention_file(struct cp__profile_flags *flags, enum cp_contention which,
+                                 const char *program, const char *value)
+{
+    if (*value == '\0')
+        cp__bad_usage(program, "-%s must name the file for the profile.",
+                      which == CP_CONTENTION_BLOCK ? "blockprofile" : "mutexprofile");
+    flags->contention_files[which] = value;
+}
+
+static void take_block_file(struct cp__profile_flags *flags, const char *program, const char *value)
+{
+    take_contention_file(flags, CP_CONTENTION_BLOCK, program, value);
+}
+
+static void take_mutex_file(struct cp__profile_flags *flags, const char *program, const char *value)
+{
+    take_contention_file(flags, CP_CONTENTION_MUTEX, program, value);
+}
+
+static void take_block_rate(struct cp__profile_flags *flags, const char *program, const char *value)
+{
+    flags->contention_period = cp__parse_count(value);
+    if (flags->contention_period == 0 || flags->contention_period > INT64_MAX)
+        cp__bad_usage(program, "-blockprofilerate must be a number of ns, at least 1, and \"%s\" is not.",
+                      value);
+}
+
+bool cp__profile_flags_ask(const struct cp__profile_flags *flags)
+{
+    return flags->file != NULL || flags->contention_files[CP_CONTENTION_BLOCK] != NULL ||
+           flags->contention_files[CP_CONTENTION_MUTEX] != NULL;
+}
+
+const char *cp__profile_flags_lack(const struct cp__profile_flags *flags)
+{
+    if (flags->file == NULL &&
+        (flags->events != NULL || flags->period != 0 || flags->engine != CP_ENGINE_AUTO))
+        return "-cpuprofile must name the file for the profile.";
+    if (flags->contention_period != 0 && flags->contention_files[CP_CONTENTION_BLOCK] == NULL &&
+        flags->contention_files[CP_CONTENTION_MUTEX] == NULL)
+        return "-blockprofilerate is for -blockprofile and -mutexprofile. Give one of them, or leave it out.";
+    return NULL;
+}
+
 /* Ends the program if -cpuprofileperiod is for no event, or for events that count different things. The timer
  * has a fixed rate, so it does not matter here. */
 static void check_period(const struct cp__profile_flags *flags, const char *program)
@@ -91,7 +137,7 @@ static void check_period(const struct cp__profile_flags *flags, const char *prog
         if (cp_event_take_period(event, &own, NULL) < 0 || own != 0 || cp_event_parse(event, &spec, NULL) < 0)
             continue;
         n++;
-        if (spec.kind == CP_EVENT_CLOCK)
+        if (spec.kind == CP_EVENT_CLOCK || spec.kind == CP_EVENT_WAIT)
             clock = event;
         else if (spec.kind != CP_EVENT_TIMER)
             counted = event;
@@ -115,10 +161,10 @@ static const struct flag {
     const char *name;
     take_fn *take;
 } flags_known[] = {
-    {"cpuprofile", take_file},
-    {"cpuprofileevent", take_events},
-    {"cpuprofileperiod", take_period},
-    {"cpuprofileengine", take_engine},
+    {"cpuprofile", take_file},         {"cpuprofileevent", take_events},
+    {"cpuprofileperiod", take_period}, {"cpuprofileengine", take_engine},
+    {"blockprofile", take_block_file}, {"blockprofilerate", take_block_rate},
+    {"mutexprofile", take_mutex_file},
 };
 
 /* Returns the profile flag that the argument is, or NULL; *value is the text after "=", or NULL. */

@@ -153,9 +153,13 @@ static void prepare(struct cp__options *o, struct cp__profile_flags *profile)
 {
     struct cp_error err;
     struct cp__profile_flags bench_profile = *profile;
+    struct cp__profile_flags all = *profile;
     bench_profile.file = o->bench_profile;
-    if (!profile->file && !o->bench_profile && (profile->events || profile->period || profile->engine))
-        cp__options_refuse("-cpuprofile must name the file for the profile.");
+    memset(bench_profile.contention_files, 0, sizeof bench_profile.contention_files);
+    if (o->bench_profile) /* the flags of -cpuprofile are for it, too */
+        all.file = o->bench_profile;
+    if (cp__profile_flags_lack(&all))
+        cp__options_refuse("%s", cp__profile_flags_lack(&all));
     if (profile->file && o->bench_profile && cp__parts_same_file(profile->file, o->bench_profile))
         cp__options_refuse(
             "-cpuprofile and -benchprofile name the same file, \"%s\". Each profile is a file of "

@@ -47,7 +47,10 @@ static const char usage[] =
     "  -cpuprofileevent EVENT[:PERIOD][,...]   the events that trigger samples: timer, taskClock:1ms,\n"
     "                         pageFaults:100, ...\n"
     "  -cpuprofileperiod N    events, or ns, between two samples, for events without a period of their own\n"
-    "  -cpuprofileengine trap|signal   whether samples come by SIGTRAP or by SIGPROF\n";
+    "  -cpuprofileengine trap|signal   whether samples come by SIGTRAP or by SIGPROF\n"
+    "  -blockprofile FILE     write a profile of where everything that runs has waited\n"
+    "  -mutexprofile FILE     write a profile of who has made others wait\n"
+    "  -blockprofilerate NS   record in both what waits so long, and shorter waits in proportion; 1 is all\n";
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 

@@ -32,6 +32,7 @@ struct cp__parts {
     uint64_t period; /* of the events without a period of their own; 0: the event's default */
     enum cp_engine engine;
     size_t n;
+    unsigned n_contentions;       /* the last ones are Go's profiles of contentions */
     char *events[MAX_EVENTS];     /* names without periods; pointers into event_text */
     uint64_t periods[MAX_EVENTS]; /* the events' own; 0: none */
     char *event_text;
@@ -61,8 +62,10 @@ static bool ends_in(const char *text, const char *suffix)
 
 /* ---- Making it ------------------------------------------------------------------------------- */
 
-/* Returns parts with the events of the list, without directory and files; NULL if there is no memory. */
-static struct cp__parts *new_parts(const char *events, uint64_t period, enum cp_engine engine)
+/* Returns parts with the events of the list, of which the last n_contentions are Go's profiles of
+ * contentions, without directory and files; NULL if there is no memory. */
+static struct cp__parts *new_parts(const char *events, unsigned n_contentions, uint64_t period,
+                                   enum cp_engine engine)
 {
     struct cp__parts *parts = calloc(1, sizeof *parts);
     char *rest, *event;
@@ -71,6 +74,7 @@ static struct cp__parts *new_parts(const char *events, uint64_t period, enum cp_
         return NULL;
     parts->period = period;
     parts->engine = engine;
+    parts->n_contentions = n_contentions;
     parts->event_list = strdup(events);
     rest = parts->event_text = strdup(events);
     if (parts->event_list == NULL || parts->event_text == NULL) {
@@ -84,14 +88,20 @@ static struct cp__parts *new_parts(const char *events, uint64_t period, enum cp_
     return parts;
 }
 
+/* Returns whether the i-th event is one of Go's profiles of contentions. */
+static bool is_contention(const struct cp__parts *parts, size_t i)
+{
+    return i + parts->n_contentions >= parts->n;
+}
+
 /* Returns the path of the i-th event's profile: x.pb.gz, or x.EVENT.pb.gz if there are several events.
  * Slashes in the name of an event become underscores. The caller frees the path. */
-static char *file_of(const struct cp__parts *parts, const char *file, size_t i)
+static char *event_file_of(const struct cp__parts *parts, const char *file, size_t i)
 {
     const size_t stem = strlen(file) - (ends_in(file, FINISHED) ? strlen(FINISHED) : 0);
     char *given, *path;
 
-    if (parts->n == 1)
+    if (parts->n - parts->n_contentions == 1)
         return cp__temp_absolute(file);
     if (asprintf(&given, "%.*s.%s%s", (int)stem, file, parts->events[i], file + stem) < 0)
         return NULL;
@@ -153,30 +163,86 @@ static int make_directory(struct cp__parts *parts, struct cp_error *err)
     return result;
 }
 
-static int open_files(struct cp__parts *parts, const char *file, struct cp_error *err)
+/* The same of any profile that the flags ask for. */
+static char *file_of(const struct cp__parts *parts, const struct cp__profile_flags *flags, size_t i)
+{
+    if (!is_contention(parts, i))
+        return event_file_of(parts, flags->file, i);
+    return cp__temp_absolute(
+        flags->contention_files[strcmp(parts->events[i], "lock") == 0 ? CP_CONTENTION_MUTEX
+                                                                      : CP_CONTENTION_BLOCK]);
+}
+
+/* Refuses a file that has another profile, which would replace it. */
+static int check_other_files(const struct cp__parts *parts, size_t i, struct cp_error *err)
+{
+    for (size_t j = 0; j < i; j++)
+        if (cp__parts_same_file(parts->files[i], parts->files[j]))
+            return cp__error(
+                err, -EINVAL,
+                "Two profiles are to be written to \"%.200s\". Each profile is a file of its own.",
+                parts->files[i]);
+    return 0;
+}
+
+static int open_files(struct cp__parts *parts, const struct cp__profile_flags *flags, struct cp_error *err)
 {
     int result = 0;
 
     for (size_t i = 0; i < parts->n && result == 0; i++) {
-        parts->files[i] = file_of(parts, file, i);
+        parts->files[i] = file_of(parts, flags, i);
         parts->merges[i] = cp_merge_new();
         if (parts->files[i] == NULL || parts->merges[i] == NULL)
             return fail_memory(err);
         result = check_file(parts->files[i], err);
+        if (result == 0 && is_contention(parts, i))
+            result = check_other_files(parts, i, err);
     }
     return result;
 }
 
+/* Makes the list of all events that the flags ask for, Go's profiles of contentions last, and stores how many
+ * these are. The caller frees the list; NULL: no memory. */
+static char *list_of(const struct cp__profile_flags *flags, unsigned *n_contentions)
+{
+    static const char *const recorded[] = {[CP_CONTENTION_BLOCK] = "wait", [CP_CONTENTION_MUTEX] = "lock"};
+    const uint64_t period = flags->contention_period != 0 ? flags->contention_period : 1;
+    const char *separator = flags->file != NULL ? "," : "";
+    char *list = NULL;
+    size_t size;
+    FILE *out = open_memstream(&list, &size);
+
+    *n_contentions = 0;
+    if (out == NULL)
+        return NULL;
+    if (flags->file != NULL)
+        fputs(flags->events == NULL ? "timer" : flags->events, out);
+    for (size_t i = 0; i < sizeof recorded / sizeof recorded[0]; i++) {
+        if (flags->contention_files[i] == NULL)
+            continue;
+        fprintf(out, "%s%s:%" PRIu64, separator, recorded[i], period);
+        separator = ",";
+        ++*n_contentions;
+    }
+    if (fclose(out) == 0)
+        return list;
+    free(list);
+    return NULL;
+}
+
 int cp__parts_open(struct cp__parts **out, const struct cp__profile_flags *flags, struct cp_error *err)
 {
+    unsigned n_contentions;
+    char *list = list_of(flags, &n_contentions);
     struct cp__parts *parts =
-        new_parts(flags->events == NULL ? "timer" : flags->events, flags->period, flags->engine);
+        list == NULL ? NULL : new_parts(list, n_contentions, flags->period, flags->engine);
     int result;
 
+    free(list);
     if (parts == NULL)
         return fail_memory(err);
     parts->pid = getpid();
-    result = open_files(parts, flags->file, err);
+    result = open_files(parts, flags, err);
     if (result == 0)
         result = make_directory(parts, err);
     if (result < 0)
@@ -202,8 +268,8 @@ char *cp__parts_name(const struct cp__parts *parts)
     char *name;
 
     /* sscanf() in cp__parts_named() relies on names of events without blanks. */
-    return asprintf(&name, "%" PRIu64 " %d %s %s", parts->period, (int)parts->engine, parts->event_list,
-                    parts->directory) < 0
+    return asprintf(&name, "%" PRIu64 " %d %u %s %s", parts->period, (int)parts->engine, parts->n_contentions,
+                    parts->event_list, parts->directory) < 0
                ? NULL
                : name;
 }
@@ -213,16 +279,18 @@ struct cp__parts *cp__parts_named(const char *name)
     struct cp__parts *parts = NULL;
     uint64_t period;
     char *events, *directory;
+    unsigned n_contentions;
     int engine;
-    int n = sscanf(name, "%" SCNu64 " %d %ms %m[^\n]", &period, &engine, &events, &directory);
+    int n =
+        sscanf(name, "%" SCNu64 " %d %u %ms %m[^\n]", &period, &engine, &n_contentions, &events, &directory);
 
-    if (n == 4)
-        parts = new_parts(events, period, (enum cp_engine)engine);
-    if (n > 2)
+    if (n == 5)
+        parts = new_parts(events, n_contentions, period, (enum cp_engine)engine);
+    if (n > 3)
         free(events);
     if (parts != NULL)
         parts->directory = directory;
-    else if (n > 3)
+    else if (n > 4)
         free(directory);
     return parts;
 }
@@ -274,6 +342,7 @@ static struct cp_profiling_option option_of(struct cp__process_part *part, size_
         cp_option_event(writer_of(part, i), part->parts->events[i], part_period(part->parts, i));
 
     option.engine = part->parts->engine;
+    option.flags = is_contention(part->parts, i) ? CP_OPTION_CONTENTIONS : 0;
     return option;
 }
 

@@ -45,7 +45,7 @@ void cp__profile_start(const struct cp__profile_flags *flags, bool is_by_childre
 
     unsetenv(
         VARIABLE); /* a runner may have set the variable for this program, which is then one of its tests */
-    if (flags->file == NULL)
+    if (!cp__profile_flags_ask(flags))
         return;
     if (cp__parts_open(&parts, flags, &err) < 0) {
         say(&err);
@@ -73,8 +73,8 @@ void cp_testing_start(int *argc, char **argv)
     struct cp__profile_flags flags;
 
     cp__profile_flags_take(argc, argv, &flags);
-    if (flags.file == NULL && (flags.events != NULL || flags.period != 0 || flags.engine != CP_ENGINE_AUTO))
-        cp__bad_usage(argv[0], "-cpuprofile must name the file for the profile.");
+    if (cp__profile_flags_lack(&flags) != NULL)
+        cp__bad_usage(argv[0], "%s", cp__profile_flags_lack(&flags));
     cp__profile_start(&flags, false);
 }
 

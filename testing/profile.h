@@ -18,7 +18,14 @@ struct cp__profile_flags {
     const char *events; /* separated by commas, each with its period if it has its own; NULL: timer */
     uint64_t period;    /* of the events without a period of their own; 0: the event's default period */
     enum cp_engine engine;
+    /* The files of Go's profiles of contentions, and the period of both in ns; 0: all waits. */
+    const char *contention_files[2]; /* by enum cp_contention; NULL: no such profile */
+    uint64_t contention_period;
 };
+/* Returns whether the flags ask for any profile. */
+bool cp__profile_flags_ask(const struct cp__profile_flags *flags);
+/* Returns what is wrong with flags that lack another one; NULL: nothing. */
+const char *cp__profile_flags_lack(const struct cp__profile_flags *flags);
 
 /* Removes the profile flags of testing.h from argv, which stays terminated by NULL. A wrong value ends
  * the program by cp__bad_usage(). The caller checks whether a file is given. */

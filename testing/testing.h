@@ -44,6 +44,10 @@ extern "C" {
  *                                other events at once, because these count different things
  *     -cpuprofileengine ENGINE   trap or signal: how samples get out of threads (enum cp_engine); not for the
  *                                timer
+ *     -blockprofile FILE         the file for a profile of where the program has waited, as Go's flag of that
+ *                                name: the event wait, with Go's types (CP_OPTION_CONTENTIONS)
+ *     -mutexprofile FILE         the same for who has made others wait: the event lock
+ *     -blockprofilerate NS       the period of both in ns, by default 1, which records all waits
  *
  * Each flag may also have two dashes, be written -test.NAME, and be given as NAME=VALUE. The calling thread
  * becomes an M. If a flag is wrong or the profile cannot be started, a sentence on stderr says why, and the

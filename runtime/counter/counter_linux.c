@@ -64,6 +64,22 @@ static int open_events(struct cp_counter *counter, const struct cp_slot_request 
     return cp__core_pmus_add_from_handler(&attr, add_counted_from_handler, counter);
 }
 
+/* Refuses what perf_event_open(2) does not know. */
+static int refuse_uncounted(const struct cp_event_spec *spec, struct cp_error *err)
+{
+    if (spec->event == CP_CPUPROF_OS_TIMER)
+        return cp__error_because(
+            err, -EINVAL, "no event to count",
+            "The event timer cannot be counted: the timer is a clock's signal and not an event of the "
+            "kernel. Use taskClock, which counts the same CPU time in nanoseconds.");
+    if (spec->kind == CP_EVENT_WAIT)
+        return cp__error_because(err, -EINVAL, "no event to count",
+                                 "The event %s cannot be counted: the runtime tells of waits, and not the "
+                                 "kernel. cp_g_stats() has for how long a G has waited, and how often.",
+                                 spec->name);
+    return 0;
+}
+
 int cp_counter_open(struct cp_counter **out, const struct cp_event_spec *spec, struct cp_error *err)
 {
     struct cp_slot_request request;
@@ -73,13 +89,10 @@ int cp_counter_open(struct cp_counter **out, const struct cp_event_spec *spec, s
 
     if (result == 0)
         result = cp__spec_request(&own, &request, err);
+    if (result == 0)
+        result = refuse_uncounted(&own, err);
     if (result < 0)
         return result;
-    if (own.event == CP_CPUPROF_OS_TIMER)
-        return cp__error_because(
-            err, -EINVAL, "no event to count",
-            "The event timer cannot be counted: the timer is a clock's signal and not an event of the "
-            "kernel. Use taskClock, which counts the same CPU time in nanoseconds.");
     counter = calloc(1, sizeof *counter);
     if (counter == NULL)
         return cp__error(err, -ENOMEM, "There is no memory for a counter (%zu bytes).", sizeof *counter);

@@ -34,6 +34,11 @@ static int parse_meter(struct cp__meter *meter, const char *name, struct cp_erro
             err, -EINVAL, "no event to count",
             "The event timer cannot be counted: the timer is a clock's signal and not an "
             "event of the kernel. Use cpuTime, the CPU time of the G.");
+    if (spec.kind == CP_EVENT_WAIT)
+        return cp__error_because(err, -EINVAL, "no event to count",
+                                 "The event %s cannot be counted: the runtime tells of waits, and not the "
+                                 "kernel. The time of a round, without its cpuTime, is what it has waited.",
+                                 spec.name);
     memcpy(meter->name, spec.name, sizeof meter->name);
     result = cp__spec_request(&spec, &meter->request, err);
     meter->request.name = NULL; /* the spec's, which ends here */

@@ -39,6 +39,35 @@ CP_TEST(two)
     burn_two(0.3);
 }
 
+__attribute__((noinline)) static void send_here(struct cp_chan *chan)
+{
+    cp_chan_send(chan, NULL);
+    __asm__ volatile("");
+}
+
+__attribute__((noinline)) static void receive_here(struct cp_chan *chan)
+{
+    cp_chan_recv(chan, NULL);
+    __asm__ volatile("");
+}
+
+static void send_late(void *chan)
+{
+    send_here(chan);
+}
+
+/* With one M, the receiver waits each time: the sender begins when it does. */
+CP_TEST(waits)
+{
+    struct cp_chan *chan = cp_chan_new(0, 0);
+
+    for (int i = 0; i < 5; i++) {
+        cp_go(send_late, chan);
+        receive_here(chan);
+    }
+    cp_chan_free(chan);
+}
+
 CP_TEST(crashes)
 {
     burn_before_exit(0.1);

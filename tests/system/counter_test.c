@@ -278,10 +278,12 @@ static void check_refused(const char *name, int code, const char *reason, const 
     check_resources(&after, &before, 1);
 }
 
-SIM_TEST(the_timer_is_refused)
+SIM_TEST(what_the_kernel_does_not_count_is_refused)
 {
     cp_counter_close(opened("taskClock"));
     check_refused("timer", -EINVAL, "no event to count", "Use taskClock");
+    check_refused("wait", -EINVAL, "no event to count", "cp_g_stats()");
+    check_refused("lock", -EINVAL, "no event to count", "cp_g_stats()");
 }
 
 static const struct refusal {

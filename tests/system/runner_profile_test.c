@@ -45,6 +45,51 @@ CP_TEST(without_an_event_it_is_the_timer)
     free(raw);
 }
 
+/* Go's flags, beside a profile of CPU time. */
+CP_TEST(waits_are_in_profiles_as_gos_are)
+{
+    free(run_sample_here(NULL, "-cpu 1 -run waits -cpuprofile=x.pb.gz -blockprofile b.pb.gz "
+                               "-test.mutexprofile=m.pb.gz"));
+    char *raw = pprof("-raw", "x.pb.gz");
+    CHECK_CONTAINS(raw, "PeriodType: cpu nanoseconds");
+    free(raw);
+    raw = pprof("-raw", "b.pb.gz");
+    CHECK_CONTAINS(raw, "PeriodType: contentions count\nPeriod: 1\n");
+    CHECK_CONTAINS(raw, "contentions/count delay/nanoseconds[dflt]\n");
+    CHECK_CONTAINS(raw, " receive_here ");
+    free(raw);
+    raw = pprof("-top -sample_index=contentions -focus=send_here", "m.pb.gz");
+    CHECK_CONTAINS(raw, " 5   100%   100%");
+    free(raw);
+}
+
+CP_TEST(flags_of_contentions_may_be_wrong)
+{
+    static const struct {
+        const char *flags, *said;
+    } wrong[] = {
+        {"-blockprofile= x", "-blockprofile must name the file"},
+        {"-mutexprofile= x", "-mutexprofile must name the file"},
+        {"-blockprofilerate 5", "-blockprofilerate is for -blockprofile and -mutexprofile."},
+        {"-blockprofile b.pb.gz -blockprofilerate 0",
+         "must be a number of ns, at least 1, and \"0\" is not."},
+        {"-blockprofile b.pb.gz -mutexprofile ./b.pb.gz", "Each profile is a file of its own."},
+        {"-blockprofile b.pb.gz -cpuprofile x.pb.gz -cpuprofileevent wait",
+         "The event wait was given twice."},
+    };
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        char arguments[200];
+        int status;
+        snprintf(arguments, sizeof(arguments), "%s 2>&1; s=$?; ls *.gz 2>&1; exit $s", wrong[i].flags);
+        char *said = run_sample_here(&status, arguments);
+        CHECKF(status == 2, "%s: %d", wrong[i].flags, status);
+        CHECK_CONTAINS(said, wrong[i].said);
+        CHECK_CONTAINS(said, "No such file");
+        free(said);
+    }
+}
+
 /* The samples of the process that crashed are lost, and no others. */
 CP_TEST(a_test_that_crashes_takes_no_others_samples_along)
 {

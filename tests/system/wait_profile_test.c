@@ -5,6 +5,7 @@
 
 #include "tests/support/session_tools.h"
 #include "tests/support/waiting.h"
+#include "watch.h"
 
 /* ---- A session ------------------------------------------------------------------------------- */
 
@@ -253,4 +254,15 @@ CP_TEST(a_refused_event_ends_the_recordings)
     CHECKF(cp_session_start(&session, options, 1, &err) == 0, "%s", err.message);
     cp_session_close(session);
     CHECK_EQ(memory[0].size, 0);
+}
+
+/* Neither is there an event of the kernel's that a watch could count. */
+CP_TEST(watches_do_not_count_waits)
+{
+    const struct cp_watch_options options = {.size = sizeof options, .name = "w", .quantities = "lock"};
+    struct cp_watch *watch;
+    struct cp_error err = {0};
+
+    CHECK_EQ(cp_watch_open(&watch, &options, &err), -EINVAL);
+    CHECK_CONTAINS(err.message, "The event lock cannot be counted");
 }

@@ -358,6 +358,7 @@ CP_TEST(what_makes_no_sense_is_refused)
     check_watch_refuses("--function work -p 999999999", 2, "process 999999999");
     check_watch_refuses("--function work -e cycle ./target", 2, "cycle");
     check_watch_refuses("--function work -e timer ./target", 2, "timer cannot be counted");
+    check_watch_refuses("--function work -e lock ./target", 2, "lock cannot be counted");
     check_watch_refuses("--function work -e pageFaults,minorFaults,pageFaults ./target", 2, "named twice");
     check_watch_refuses("--function work --function ./target:work ./target", 2, "are the same function");
     check_watch_refuses("--function work --duration x ./target", 2, "--duration must be");

@@ -21,6 +21,11 @@ CP_TEST(all_spellings_are_taken_and_nothing_else)
                     strdup("-cpuprofileperiod"),
                     strdup("18446744073709551615"),
                     strdup("-cpuprofileengine=trap"),
+                    strdup("-blockprofile=b"),
+                    strdup("-test.blockprofilerate"),
+                    strdup("10000"),
+                    strdup("--mutexprofile"),
+                    strdup("m"),
                     strdup("--"),
                     strdup("-cpuprofile"),
                     NULL};
@@ -35,6 +40,9 @@ CP_TEST(all_spellings_are_taken_and_nothing_else)
     CHECK_STR(flags.file, "f");
     CHECK_STR(flags.events, "timer,taskClock");
     CHECK_EQ(flags.engine, CP_ENGINE_TRAP);
+    CHECK_STR(flags.contention_files[CP_CONTENTION_BLOCK], "b");
+    CHECK_STR(flags.contention_files[CP_CONTENTION_MUTEX], "m");
+    CHECK_EQ(flags.contention_period, 10000);
     CHECKF(flags.period == UINT64_MAX, "%llu", (unsigned long long)flags.period);
     CHECK_EQ(argc, sizeof kept / sizeof kept[0]);
     for (int i = 0; i < argc; i++)

@@ -62,6 +62,12 @@ static int add_event_to_count(struct watch_counts *counts, const char *name, str
     if (result == 0 && spec->event == CP_CPUPROF_OS_TIMER)
         result = cp__error(err, -EINVAL,
                            "The event timer cannot be counted, because it is a clock's signal. Use cpuTime.");
+    if (result == 0 && spec->kind == CP_EVENT_WAIT)
+        result = cp__error(
+            err, -EINVAL,
+            "The event %s cannot be counted, because the program's runtime tells of it. Profile the "
+            "program: counterpoint run -e %s.",
+            spec->name, spec->name);
     if (result == 0)
         result = cp__spec_request(spec, &counts->requests[i], err);
     if (result < 0)
