@@ -10,8 +10,7 @@
  *     x-rdtsc    ns-more, as a multiple of reading the processor's clock just before; quartiles
  *
  * The others are compared with the same calls while accounts are off: a wait has cp_g_park() before and
- * cp_g_ready() between; labels are a cp_label_begin() and its cp_label_end(); a life is a cp_g_init() and its
- * cp_g_fini().
+ * cp_g_ready() between; a life is a cp_g_init() and its cp_g_fini().
  */
 #include "bench.h"
 #include "counters.h"
@@ -69,16 +68,6 @@ __attribute__((noinline)) static void wait_now(struct cp_m *m)
         cp_execute(m, NULL);
         cp_g_ready(&runs);
         cp_execute(m, &runs);
-    }
-}
-
-__attribute__((noinline)) static void change_labels(struct cp_m *m)
-{
-    (void)m;
-    for (int i = 0; i < LOOPS; i++) {
-        struct cp_label_scope scope = cp_label_begin("route", i % 2 == 0 ? "/a/route" : "/another");
-
-        cp_label_end(&scope);
     }
 }
 
@@ -148,7 +137,6 @@ CP_BENCHMARK(Account)
         {"switch off", switch_now, switch_before, false},
         {"switch on", switch_now, switch_before, true},
         {"wait on", wait_now, NULL, true},
-        {"labels on", change_labels, NULL, true},
         {"life on", live, NULL, true},
     };
     struct cp_error err;

@@ -228,6 +228,7 @@ __attribute__((noinline)) void cp_g_yield_accounted(struct cp_g *g)
     cp__account_begin_change(account);
     note_told_place(account, CALLED_FROM(g->stack_hi));
     cp__account_end_change(account);
+    account->parks = false; /* it has not waited after all */
 }
 
 /* A function of its own, so that its caller's frame can be told from it. */

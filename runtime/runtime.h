@@ -216,7 +216,7 @@ static inline void cp_execute_next(struct cp_m *m, struct cp_g *g)
  * Tells that g, which the calling thread runs, is about to give its M up until somebody makes it ready, why,
  * and for what: object is the address of the lock, the channel and so on, or another number that tells one
  * from the other, or NULL. Call it on g's stack, in a function that returns only when g runs again: stacks of
- * waits begin with that function. If the G does not wait after all, its next cp_g_park() counts.
+ * waits begin with that function. If the G does not wait after all, what it tells next counts.
  */
 static inline __attribute__((always_inline, artificial)) void
 cp_g_park(struct cp_g *g, enum cp_wait_reason reason, const void *object)

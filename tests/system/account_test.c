@@ -69,6 +69,32 @@ CP_TEST(an_account_without_a_size_is_refused)
     cp_g_fini(&g);
 }
 
+/* ---- An embedder ----------------------------------------------------------------------------- */
+
+CP_TEST(a_park_without_a_wait_is_none)
+{
+    static char stack[4096];
+    struct cp_account account;
+    struct cp_g g;
+    struct cp_error err;
+    struct cp_m *m;
+
+    CHECKF(cp_m_attach(&m, &err) == 0, "%s", err.message);
+    cp_g_init(&g, stack, stack + sizeof stack, NULL);
+    cp_execute(m, &g);
+    cp_g_park(&g, CP_WAIT_LOCK, stack);
+    cp_g_yield(&g);
+    cp_execute(m, NULL);
+    cp_execute(m, &g);
+    account = account_of(&g);
+    CHECK_EQ(account.waits[CP_WAIT_LOCK], 0);
+    CHECK_EQ(account.waiting_ns, 0);
+    CHECK_EQ(account.switches, 2);
+    cp_execute(m, NULL);
+    cp_g_fini(&g);
+    cp_m_detach(m);
+}
+
 /* ---- Whole lives ----------------------------------------------------------------------------- */
 
 enum { LIVES = 16, ROUNDS = 20 };
