@@ -69,6 +69,29 @@ CP_TEST(three_values_are_in_the_file)
     cp__profile_free(profile);
 }
 
+/* No value is a product with such a period, because it counts what the further value does. */
+CP_TEST(a_period_has_a_type_of_its_own)
+{
+    const struct cp__profile_meta meta = {.is_count = true,
+                                          .shows_further = true,
+                                          .sample_type = "waits",
+                                          .sample_unit = "count",
+                                          .period = 10000,
+                                          .period_type = &further[0]};
+    struct cp__profile *profile = new_waits();
+    char *text;
+
+    CHECK_EQ(cp__profile_add_named_values(profile, "[dropped: x]", 7, (const uint64_t[]){70, 0}), 0);
+    text = pprof("-raw", write_profile(profile, &meta, "own"));
+    CHECK_CONTAINS(text, "PeriodType: delay nanoseconds\nPeriod: 10000\n");
+    CHECK_CONTAINS(text, "waits/count delay/nanoseconds[dflt] cycles/count\n"
+                         "          3        300         11: 1 2 3 \n"
+                         "         30       3000        110: 1 2 4 \n"
+                         "          7         70          0: 5 \n");
+    free(text);
+    cp__profile_free(profile);
+}
+
 CP_TEST(values_stand_behind_those_of_a_clock)
 {
     struct cp__profile *profile = new_waits();
