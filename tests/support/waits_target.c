@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -263,14 +262,14 @@ void __libc_free(void *memory);
 
 static pthread_mutex_t heap_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Holds the lock for a while now and then, so that others wait. */
+/* Waits with the lock now and then, so that others wait for it. */
 static void lock_heap(void)
 {
     static unsigned calls;
 
     pthread_mutex_lock(&heap_lock);
-    if (++calls % 256 == 0)
-        sched_yield();
+    if (++calls % 4096 == 0)
+        poll(NULL, 0, 1);
 }
 
 void *malloc(size_t size)
@@ -321,8 +320,11 @@ static void wait_in_handler(int number)
 
 static void *allocate_much(void *unused)
 {
-    for (int i = 0; i < 30000; i++)
-        free(malloc((size_t)i % 5000));
+    for (int i = 0; i < 10000; i++) {
+        void *volatile memory = malloc((size_t)i % 5000); /* else there would be no call */
+
+        free(memory);
+    }
     return unused;
 }
 
