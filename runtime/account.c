@@ -103,6 +103,8 @@ int cp_g_stats(const struct cp_g *g, struct cp_account *account)
         return -ENODATA;
     cp__ticks_measure();
     cp__account_read(kept, &copy);
+    if (copy.id == 0)
+        return -ENODATA;
     cp__account_advance(&copy, cp__account_now());
     cp__account_tell(&copy.values, 1, &read);
     return CP__GIVE(cp_account, account, &read, NULL);

@@ -3,6 +3,7 @@
  * that are never unmapped, and one whose id is 0 is free. Each M keeps some free ones; the others are in a
  * list under a lock.
  */
+#include <sched.h>
 #include <stdlib.h>
 
 #include "g_account.h"
@@ -13,6 +14,9 @@
 #define SLAB_ACCOUNTS 64u
 /* An M that has twice as many free accounts returns half of them. */
 #define M_KEEPS 64u
+/* How often an account is read that changes, and how often of that without giving the CPU away. */
+#define READS 10000u
+#define READS_AT_ONCE 1000u
 
 struct account_slab {
     struct account_slab *next; /* immutable */
@@ -206,15 +210,28 @@ static void copy_values(const struct cp__account *account, struct cp__account_co
     }
 }
 
+/* Returns false if the account has changed meanwhile, or is being changed. */
+static bool copy_at_once(const struct cp__account *account, struct cp__account_copy *copy)
+{
+    /* acquire: pairs with the release in cp__account_end_change() */
+    const uint64_t version = cp_load_acquire(&account->version);
+
+    copy_values(account, copy);
+    cp_fence_acquire(); /* pairs with the fence in cp__account_begin_change() */
+    return version % 2 == 0 && cp_load_relaxed(&account->version) == version;
+}
+
+/* A change takes some ns, unless its thread has lost the CPU. One that was cut off by a handler that has
+ * jumped out of it never ends. */
 void cp__account_read(const struct cp__account *account, struct cp__account_copy *copy)
 {
-    uint64_t version;
-
-    do {
-        version = cp_load_acquire(&account->version); /* pairs with the release in cp__account_end_change() */
-        copy_values(account, copy);
-        cp_fence_acquire(); /* pairs with the fence in cp__account_begin_change() */
-    } while (version % 2 != 0 || cp_load_relaxed(&account->version) != version);
+    for (unsigned i = 0; i < READS; i++) {
+        if (copy_at_once(account, copy))
+            return;
+        if (i >= READS_AT_ONCE)
+            sched_yield();
+    }
+    copy->id = 0;
 }
 
 void cp__account_advance(struct cp__account_copy *copy, uint64_t now)

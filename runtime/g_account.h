@@ -179,6 +179,7 @@ struct cp__account_copy {
     struct cp__label_sum *sum;
     struct cp__account_values summed;
 };
+/* The copy's id is 0, too, if the account cannot be read, because a change of it was never ended. */
 void cp__account_read(const struct cp__account *account, struct cp__account_copy *copy);
 /* Adds what has passed since the copy's state began, up to a time as of cp__account_now(), to its values. */
 void cp__account_advance(struct cp__account_copy *copy, uint64_t now);

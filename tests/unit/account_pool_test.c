@@ -21,6 +21,28 @@ CP_TEST(an_account_that_begins_anew_has_another_version)
     CHECK_EQ(account->version % 2, 0);
 }
 
+static int none(void *context, const struct cp__account_copy *copy)
+{
+    (void)context;
+    (void)copy;
+    return 1;
+}
+
+/* A handler has jumped out of the change. */
+CP_TEST(a_change_that_never_ends_holds_up_no_reader)
+{
+    struct cp__account *account = cp__account_new(NULL, 1, CP__G_RUNNABLE, 1, NULL);
+    struct cp__account_copy copy;
+
+    cp__account_begin_change(account);
+    cp__account_read(account, &copy);
+    CHECK_EQ(copy.id, 0);
+    CHECK_EQ(cp__accounts_each(none, NULL), 0);
+    cp__account_end_change(account);
+    cp__account_read(account, &copy);
+    CHECK_EQ(copy.id, 1);
+}
+
 static uint32_t has_ended; /* atomic */
 
 /* Each account tells by its begin whose it is. */
