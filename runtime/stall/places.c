@@ -72,7 +72,8 @@ static bool is_same_place(const struct cp_stall *a, const struct cp_stall *b)
 
     return a->kind == b->kind && a->reason == b->reason && a->depth == b->depth &&
            first == first_telling(b) &&
-           memcmp(a->frames + first, b->frames + first, (a->depth - first) * sizeof *a->frames) == 0;
+           (a->depth == first || /* there may be no frames */
+            memcmp(a->frames + first, b->frames + first, (a->depth - first) * sizeof *a->frames) == 0);
 }
 
 static struct cp__place **find_stalled(const struct cp_stall *stall, uint64_t hash)

@@ -127,6 +127,7 @@ static void *execute_without_m(void *arg)
     struct green green;
 
     make_green(&green, NULL, enter_untold);
+    cp_g_init(&green.g, green.stack, green.stack + STACK_SIZE, NULL);
     cp_execute(cp_m_self(), &green.g);
     CHECK(cp_g_self() == NULL);
     cp_execute(NULL, NULL);

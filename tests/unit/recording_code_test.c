@@ -29,6 +29,7 @@ CP_TEST(a_session_of_waits_alone_learns_of_loaded_code)
     }
     CHECK(!cp__code_is_old_from_handler());
     CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    cp_session_close(session);
     dlclose(library);
     free(memory.data);
 }
