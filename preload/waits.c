@@ -1,6 +1,10 @@
 /* See waits.h. */
 #include "waits.h"
 
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+
 #include "heap.h"
 #include "runtime/g_account.h"
 
@@ -8,20 +12,42 @@
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char etext[] __attribute__((visibility("hidden")));
 
-/* Not from a handler that interrupts this: the library of waits sees to it. */
+/* Blocks the program's signals: a handler could jump out of the core, which has locks and memory in its
+ * hands, or end the process, whose profile needs those. What an instruction raises ends a process that has it
+ * blocked, and the core's own two are never the program's. */
+static void hold_signals(sigset_t *before)
+{
+    static const int open[] = {SIGTRAP, SIGPROF, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGSYS};
+    sigset_t held;
+
+    sigfillset(&held);
+    for (size_t i = 0; i < sizeof open / sizeof open[0]; i++)
+        sigdelset(&held, open[i]);
+    pthread_sigmask(SIG_BLOCK, &held, before);
+}
+
+/* A handler that interrupts this does not call it: the library of waits sees to it. Most calls have waited
+ * for too short a time to be told of, and need no system call for that. */
 static void tell_end(uint64_t least_ns)
 {
+    sigset_t before;
+
+    if (!cp__wait_stops(least_ns))
+        return;
+    hold_signals(&before);
     cp__heap_is_own = true;
     cp_fence_signal();
-    cp__wait_end_if(least_ns);
+    cp__wait_tell();
     cp_fence_signal();
     cp__heap_is_own = false;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 const struct cp__wait_tellers cp__preload_wait_tellers = {
     .accounting = &cp_accounting,
     .begin = cp_wait_begin_accounted,
     .end = tell_end,
+    .forget = cp__wait_abandon,
     .code = (uintptr_t)__ehdr_start,
     .code_end = (uintptr_t)etext,
 };

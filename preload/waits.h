@@ -15,6 +15,7 @@ struct cp__wait_tellers {
     const uint32_t *accounting; /* cp_accounting of this copy of the core */
     void (*begin)(enum cp_wait_reason reason, const void *object); /* cp_wait_begin_accounted() */
     void (*end)(uint64_t least_ns);                                /* cp__wait_end_if() */
+    void (*forget)(void);                                          /* cp__wait_abandon() */
     uintptr_t code, code_end; /* the library's own: its calls are not the program's */
 };
 /* In the library of waits a weak one: without the first library, nothing is told. */

@@ -308,14 +308,15 @@ static bool is_shorter(const struct cp__account *account, uint64_t stamp, uint64
     return least_ns > 0 && ((int64_t)(stamp - since) <= 0 || cp__stamps_ns(stamp - since) < least_ns);
 }
 
-static void end_outermost_wait(struct cp__m *m, uint64_t least_ns)
+/* Returns whether it was a wait. */
+static bool end_outermost_wait(struct cp__m *m, uint64_t least_ns)
 {
     struct cp__account *account = account_here(m);
     const uint64_t stamp = cp__account_now();
     bool is_short;
 
     if (account == NULL || account->state != CP__G_WAITING)
-        return;
+        return false;
     is_short = is_shorter(account, stamp, least_ns);
     cp__account_begin_change(account);
     if (is_short)
@@ -323,27 +324,58 @@ static void end_outermost_wait(struct cp__m *m, uint64_t least_ns)
     else
         end_wait(account, CP__G_RUNNING, stamp);
     cp__account_end_change(account);
-    if (!is_short)
-        tell_entered(m, m->head.g != NULL ? m->head.g : &m->self, account, 0);
+    return !is_short;
 }
 
-/* The wait is over last of all: what a handler of the program's tells meanwhile is an inner pair. */
-void cp__wait_end_if(uint64_t least_ns)
+bool cp__wait_stops(uint64_t least_ns)
 {
     struct cp__m *m = cp__m_current;
 
     if (m == NULL)
-        return;
+        return false;
     forget_unended_waits(m);
     if (m->n_waits == 0)
-        return;
-    if (m->n_waits == 1)
-        end_outermost_wait(m, least_ns);
+        return false;
+    if (m->n_waits == 1 && end_outermost_wait(m, least_ns))
+        return true;
+    m->n_waits--;
+    return false;
+}
+
+/* The wait is over last of all: what a handler of the program's tells meanwhile is an inner pair. */
+void cp__wait_tell(void)
+{
+    struct cp__m *m = cp__m_current;
+
+    tell_entered(m, m->head.g != NULL ? m->head.g : &m->self, account_here(m), 0);
     cp_fence_signal();
     m->n_waits--;
+}
+
+void cp__wait_end_if(uint64_t least_ns)
+{
+    if (cp__wait_stops(least_ns))
+        cp__wait_tell();
 }
 
 void cp_wait_end_accounted(void)
 {
     cp__wait_end_if(0);
+}
+
+void cp__wait_abandon(void)
+{
+    struct cp__m *m = cp__m_current;
+    struct cp__account *account;
+
+    if (m == NULL || m->n_waits == 0)
+        return;
+    account = account_here(m);
+    if (account != NULL) {
+        cp__account_begin_change(account);
+        go_on_running(account);
+        cp__account_end_change(account);
+        account->parks = account->has_told = account->is_woken = false;
+    }
+    m->n_waits = 0;
 }

@@ -136,24 +136,32 @@ static inline const struct cp__wait_calls *cp__wait_calls_get(void)
     return cp_load_acquire(&cp__wait_calls); /* pairs with the release of who sets the calls */
 }
 
-/* cp_wait_end(), whatever cp_accounting is: each cp_wait_begin_accounted() needs one. What has lasted less
- * than least_ns was no wait, and the time counts as running; UINT64_MAX: whatever it has lasted. Needs
- * cp__ticks_measure() if least_ns is not 0. */
+/* The two halves of cp_wait_end(), whatever cp_accounting is: each cp_wait_begin_accounted() needs the first
+ * one, which returns whether the second one is to follow. What has lasted less than least_ns was no wait, and
+ * the time counts as running; UINT64_MAX: whatever it has lasted. Only the second half takes memory or locks.
+ * Needs cp__ticks_measure() if least_ns is not 0. */
+bool cp__wait_stops(uint64_t least_ns);
+void cp__wait_tell(void);
+/* Both. */
 void cp__wait_end_if(uint64_t least_ns);
+/* The calling thread does not wait any more: a handler has jumped out of cp_wait_begin_accounted(), of
+ * cp__wait_stops(), or of the wait between them. */
+void cp__wait_abandon(void);
 
 /* ---- Accounts -------------------------------------------------------------------------------- */
 
-/* Between the two, a reader reads again. */
+/* Between the two, a reader reads again. A handler may jump out of a change: then the next one makes it
+ * whole. */
 static inline void cp__account_begin_change(struct cp__account *account)
 {
     /* relaxed, both: one thread at a time changes the account */
-    cp_store_relaxed(&account->version, cp_load_relaxed(&account->version) + 1);
+    cp_store_relaxed(&account->version, cp_load_relaxed(&account->version) | 1);
     cp_fence_release(); /* pairs with the fence in cp__account_read() */
 }
 static inline void cp__account_end_change(struct cp__account *account)
 {
     /* release: pairs with the acquire in cp__account_read() */
-    cp_store_release(&account->version, cp_load_relaxed(&account->version) + 1);
+    cp_store_release(&account->version, (cp_load_relaxed(&account->version) | 1) + 1);
 }
 
 /* Returns an account that begins in that state, born at that time, and adds to that sum; NULL: no memory. m

@@ -27,10 +27,20 @@ void cp__telling_end(struct cp__telling *telling)
         end_telling(telling->least_ns);
 }
 
+/* What a handler has interrupted before the wait has begun, or when it was over, is no wait. */
+static void forget_telling(void)
+{
+    cp__tellers->forget();
+    cp_fence_signal();
+    cp__teller.state = CP__TELLING_NONE;
+}
+
 void cp__telling_leave(void)
 {
     if (cp__teller.state == CP__TELLING_WAITING)
         end_telling(CP__CALL_NS);
+    else if (cp__teller.state == CP__TELLING)
+        forget_telling();
 }
 
 static bool is_on_own_stack_for_signals(void)
@@ -43,9 +53,9 @@ static bool is_on_own_stack_for_signals(void)
 /* Stacks grow down: the frame of what waits is above that of a handler. */
 bool cp__telling_goes_on(uintptr_t at)
 {
-    if (at < cp__teller.at || cp__teller.state == CP__TELLING || is_on_own_stack_for_signals())
+    if (at < cp__teller.at || is_on_own_stack_for_signals())
         return true;
-    end_telling(UINT64_MAX);
+    forget_telling();
     return false;
 }
 

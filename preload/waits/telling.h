@@ -13,6 +13,8 @@
  *     TELLING     it is in the core, which must not be entered       WAITING   the core has been told
  *                 again                                              NONE      the same at the end
  *     WAITING     it is in the call                                  TELLING   the call has returned
+ *
+ * A handler may jump out of both, to where the thread neither waits nor tells: then the state becomes NONE.
  */
 #ifndef COUNTERPOINT_PRELOAD_WAITS_TELLING_H
 #define COUNTERPOINT_PRELOAD_WAITS_TELLING_H
@@ -49,11 +51,11 @@ struct cp__telling {
     bool is_told;
 };
 
-/* Ends a wait whose function has been left by a jump out of a handler. Returns whether the thread waits
- * all the same: then a handler is running, on the same stack or on one of its own. */
+/* Forgets a wait whose function has been left by a jump out of a handler. Returns whether the thread waits or
+ * tells all the same: then a handler is running, on the same stack or on one of its own. */
 bool cp__telling_goes_on(uintptr_t at);
 void cp__telling_end(struct cp__telling *telling);
-/* Ends the wait of the calling thread, if it waits. */
+/* Before a jump: ends the wait of the calling thread, if it waits. */
 void cp__telling_leave(void);
 
 /* Returns whether waits are recorded, and the caller is the program. */
@@ -75,8 +77,9 @@ static inline __attribute__((always_inline)) bool cp__telling_begins(bool may_wa
         return false;
     if (__builtin_expect(cp__teller.state != CP__TELLING_NONE, 0) && cp__telling_goes_on(at))
         return false;
-    cp__teller.state = CP__TELLING;
     cp__teller.at = at;
+    cp_fence_signal();
+    cp__teller.state = CP__TELLING;
     cp_fence_signal();
     return true;
 }

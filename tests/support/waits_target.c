@@ -1,9 +1,9 @@
 /*
  * A program of pthreads that knows nothing of the profiler, for run_waits_test.c to run under
  * `counterpoint run -e wait`. Its argument says what it does: "causes" waits 100 ms in each of a few
- * functions, "torture" has 8 threads take one lock, "jumps" jumps out of waits, "allocator" waits in its own
- * malloc() and in handlers, and "alone" waits for nobody. Prints only what it would print without a profiler,
- * too.
+ * functions, "torture" has 8 threads take one lock, "jumps" jumps out of waits, "tosses" does so all the
+ * time, "allocator" waits in its own malloc() and in handlers, and "alone" waits for nobody. Prints only what
+ * it would print without a profiler, too.
  */
 #include <errno.h>
 #include <poll.h>
@@ -253,6 +253,25 @@ static void jump_out_of_waits(void)
     printf("%d\n", jumps);
 }
 
+/* Has a handler jump out of calls that wait, and of whatever the library does there, 3000 times. */
+static void jump_out_of_all(void)
+{
+    static volatile int jumps;
+
+    if (sigsetjmp(place, 1) != 0)
+        jumps++;
+    else
+        set_alarm(jump_away, 150);
+    while (jumps < 3000) {
+        let_pass(0);
+        sink = poll(NULL, 0, 0);
+        usleep(10);
+    }
+    set_alarm(SIG_IGN, 0);
+    wait_asleep();
+    puts("done");
+}
+
 /* ---- An allocator of the program's own -------------------------------------------------------- */
 
 void *__libc_malloc(size_t size);
@@ -364,6 +383,8 @@ int main(int argc, char **argv)
         torture();
     } else if (strcmp(what, "jumps") == 0) {
         jump_out_of_waits();
+    } else if (strcmp(what, "tosses") == 0) {
+        jump_out_of_all();
     } else if (strcmp(what, "allocator") == 0) {
         allocate_and_wait();
     } else if (strcmp(what, "alone") == 0) {

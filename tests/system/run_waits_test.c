@@ -111,6 +111,18 @@ CP_TEST(waits_after_a_jump_out_of_one_are_told)
     free(top);
 }
 
+/* The same if the handler has jumped out of the library itself. */
+CP_TEST(waits_after_jumps_out_of_the_telling_are_told)
+{
+    char *top;
+
+    build_stranger("target", "waits_target.c");
+    check_prints_alike("-e wait:1", "./target tosses");
+    top = read_delays("-top -cum -nodecount=1000 -nodefraction=0");
+    CHECKF(ms_in(top, "wait_asleep") >= 10, "%s", top);
+    free(top);
+}
+
 CP_TEST(eight_threads_take_one_lock)
 {
     build_stranger("target", "waits_target.c");
