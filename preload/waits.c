@@ -1,12 +1,14 @@
 /* See waits.h. */
 #include "waits.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 
 #include "heap.h"
 #include "runtime/g_account.h"
+#include "runtime/wait/hooks.h"
 
 /* The linker's: the bounds of what it loads. */
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -43,11 +45,37 @@ static void tell_end(uint64_t least_ns)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+static uint64_t tell_now(void)
+{
+    return cp__account_now();
+}
+
+static __attribute__((noinline)) void tell_made_wait(const void *lock, uint64_t lasted)
+{
+    const struct cp__registers caller = {.pc = (uintptr_t)__builtin_return_address(0),
+                                         .sp = (uintptr_t)__builtin_dwarf_cfa(),
+                                         .fp = *(const uintptr_t *)__builtin_frame_address(0)};
+    const int saved_errno = errno;
+    sigset_t before;
+
+    hold_signals(&before);
+    cp__heap_is_own = true;
+    cp_fence_signal();
+    cp__wait_made(CP_WAIT_LOCK, lock, lasted, &caller);
+    cp_fence_signal();
+    cp__heap_is_own = false;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = saved_errno;
+}
+
 const struct cp__wait_tellers cp__preload_wait_tellers = {
     .accounting = &cp_accounting,
     .begin = cp_wait_begin_accounted,
     .end = tell_end,
     .forget = cp__wait_abandon,
+    .now = tell_now,
+    .lock_events = &cp__wait_running.events[CP__WAIT_EVENT_LOCK],
+    .made_wait = tell_made_wait,
     .code = (uintptr_t)__ehdr_start,
     .code_end = (uintptr_t)etext,
 };

@@ -379,3 +379,12 @@ void cp__wait_abandon(void)
     }
     m->n_waits = 0;
 }
+
+void cp__wait_made(enum cp_wait_reason reason, const void *object, uint64_t lasted,
+                   const struct cp__registers *caller)
+{
+    const struct cp__wait_calls *calls = cp__wait_calls_get();
+
+    if (cp__m_current != NULL && calls != NULL)
+        calls->made_wait(cp__m_current, reason, object, lasted, caller);
+}

@@ -121,6 +121,9 @@ struct cp__wait_calls {
     /* m, the calling thread's, is about to run g, after so long in which it was runnable. If is_woken, it has
      * waited before that. */
     void (*entered)(struct cp__m *m, struct cp_g *g, struct cp__account *account, uint64_t runnable);
+    /* The calling thread has made another one wait for so many stamps, which has not called cp_g_ready(). */
+    void (*made_wait)(struct cp__m *m, enum cp_wait_reason reason, const void *object, uint64_t lasted,
+                      const struct cp__registers *caller);
     /* The next two are called if m->wait is not NULL. m, the calling thread's, is about to stop being an
      * M. */
     void (*detach)(struct cp__m *m);
@@ -147,6 +150,10 @@ void cp__wait_end_if(uint64_t least_ns);
 /* The calling thread does not wait any more: a handler has jumped out of cp_wait_begin_accounted(), of
  * cp__wait_stops(), or of the wait between them. */
 void cp__wait_abandon(void);
+/* The calling thread has made another one wait for so many stamps. `caller` has the pc, sp and fp with which
+ * the function goes on at which the stack begins. Nothing happens if the thread is no M. */
+void cp__wait_made(enum cp_wait_reason reason, const void *object, uint64_t lasted,
+                   const struct cp__registers *caller);
 
 /* ---- Accounts -------------------------------------------------------------------------------- */
 

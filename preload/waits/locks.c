@@ -1,7 +1,7 @@
 /*
- * The program's calls that take locks. A lock that is free is taken by the call that only tries: that does
- * what the other would do, for all kinds of locks, and what it costs is the call. If the C library looks at a
- * time limit first, nothing is tried.
+ * The program's calls that take locks and give them back. A lock that is free is taken by the call that only
+ * tries: that does what the other would do, for all kinds of locks, and what it costs is the call. If the C
+ * library looks at a time limit first, nothing is tried.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -10,6 +10,13 @@
 #include <time.h>
 
 #include "telling.h"
+#include "waiters.h"
+
+/* Tells of a wait for a lock until the end of the block. */
+#define TELL_LOCK(lock, least_ns)                                                                            \
+    TELL(true, CP_WAIT_LOCK, lock, least_ns);                                                                \
+    if (telling_.is_told)                                                                                    \
+    cp__waiter_begin(lock)
 
 /* Defines a function that returns what the other one does, unless that is `busy`. */
 #define LOCK(name, trying, type, busy)                                                                       \
@@ -21,7 +28,7 @@
             return NEXT(name)(lock);                                                                         \
         result = trying(lock);                                                                               \
         if (result == (busy)) {                                                                              \
-            TELL(true, CP_WAIT_LOCK, lock, 0);                                                               \
+            TELL_LOCK(lock, 0);                                                                              \
             result = NEXT(name)(lock);                                                                       \
         }                                                                                                    \
         return result;                                                                                       \
@@ -33,7 +40,11 @@ LOCK(pthread_rwlock_wrlock, pthread_rwlock_trywrlock, pthread_rwlock_t, EBUSY)
 LOCK(mtx_lock, mtx_trylock, mtx_t, thrd_busy)
 
 #define TIMED_LOCK(name, type, parameters, arguments)                                                        \
-    CALL(int, name, (type * lock, parameters), (lock, arguments), true, CP_WAIT_LOCK, lock, CP__LOCK_NS)
+    int name(type *lock, parameters)                                                                         \
+    {                                                                                                        \
+        TELL_LOCK(lock, CP__LOCK_NS);                                                                        \
+        return NEXT(name)(lock, arguments);                                                                  \
+    }
 #define COMMA ,
 
 TIMED_LOCK(pthread_mutex_timedlock, pthread_mutex_t, const struct timespec *limit, limit)
@@ -46,3 +57,24 @@ TIMED_LOCK(pthread_rwlock_clockrdlock, pthread_rwlock_t, clockid_t clock COMMA c
 TIMED_LOCK(pthread_rwlock_clockwrlock, pthread_rwlock_t, clockid_t clock COMMA const struct timespec *limit,
            clock COMMA limit)
 TIMED_LOCK(mtx_timedlock, mtx_t, const struct timespec *limit, limit)
+
+/* ---- Giving back ----------------------------------------------------------------------------- */
+
+/* Whoever gives a lock back is told of when others have it. */
+#define UNLOCK(name, type)                                                                                   \
+    int name(type *lock)                                                                                     \
+    {                                                                                                        \
+        struct cp__made_wait found;                                                                          \
+        int result;                                                                                          \
+                                                                                                             \
+        if (!cp__waits_are_wanted(__builtin_return_address(0)))                                              \
+            return NEXT(name)(lock);                                                                         \
+        cp__waiters_find(lock, &found);                                                                      \
+        result = NEXT(name)(lock);                                                                           \
+        CP__WAITERS_CREDIT(lock, &found);                                                                    \
+        return result;                                                                                       \
+    }
+
+UNLOCK(pthread_mutex_unlock, pthread_mutex_t)
+UNLOCK(pthread_rwlock_unlock, pthread_rwlock_t)
+UNLOCK(mtx_unlock, mtx_t)

@@ -3,6 +3,8 @@
 
 #include <signal.h>
 
+#include "waiters.h"
+
 extern const struct cp__wait_tellers cp__preload_wait_tellers __attribute__((weak));
 
 _Thread_local struct cp__teller cp__teller;
@@ -14,6 +16,7 @@ static void end_telling(uint64_t least_ns)
 
     cp__teller.state = CP__TELLING;
     cp_fence_signal();
+    cp__waiter_end();
     cp__tellers->end(least_ns);
     cp_fence_signal();
     cp__teller.state = CP__TELLING_NONE;
@@ -30,6 +33,7 @@ void cp__telling_end(struct cp__telling *telling)
 /* What a handler has interrupted before the wait has begun, or when it was over, is no wait. */
 static void forget_telling(void)
 {
+    cp__waiter_end();
     cp__tellers->forget();
     cp_fence_signal();
     cp__teller.state = CP__TELLING_NONE;

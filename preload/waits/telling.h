@@ -84,6 +84,13 @@ static inline __attribute__((always_inline)) bool cp__telling_begins(bool may_wa
     return true;
 }
 
+/* The thread does not wait: it has told whom it has made wait. */
+static inline void cp__telling_has_credited(void)
+{
+    cp_fence_signal();
+    cp__teller.state = CP__TELLING_NONE;
+}
+
 static inline void cp__telling_has_begun(struct cp__telling *telling)
 {
     cp_fence_signal();

@@ -308,6 +308,13 @@ static void woken(struct cp_g *g, struct cp__account *account, uint64_t stamp,
         woken_outside(&ended, caller);
 }
 
+static void made_wait(struct cp__m *m, enum cp_wait_reason reason, const void *object, uint64_t lasted,
+                      const struct cp__registers *caller)
+{
+    if (is_recorded(CP__WAIT_EVENT_LOCK))
+        woken_on_m(m, &(struct ended){CP__WAIT_EVENT_LOCK, whole_ns(lasted), reason, object}, caller);
+}
+
 /* ---- The end of Ms --------------------------------------------------------------------------- */
 
 static bool has_sums(const struct cp__wait_m *own)
@@ -395,6 +402,7 @@ static void forget_recordings(void)
 
 const struct cp__wait_calls cp__wait_hooks = {.woken = woken,
                                               .entered = entered,
+                                              .made_wait = made_wait,
                                               .detach = detach_hooks,
                                               .free_m = free_hooks,
                                               .after_fork_in_child = forget_recordings};

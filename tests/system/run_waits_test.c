@@ -76,6 +76,26 @@ CP_TEST(known_causes_have_their_time)
     free(traces);
 }
 
+/* The helper holds two locks, a tenth of a second each after this thread has come. */
+CP_TEST(who_holds_a_lock_is_credited_with_the_waits)
+{
+    char *top, *traces;
+
+    build_stranger("target", "waits_target.c");
+    free(run_waiting("-e lock:1000", "./target causes"));
+    top = read_delays("-top -cum -nodecount=1000 -nodefraction=0");
+    traces = read_delays("-traces");
+    CHECKF(ms_in(top, "end_waits") >= 20, "%s", top);
+    CHECKF(ms_in(top, "pthread_mutex_unlock") >= 10, "%s", top);
+    CHECKF(ms_in(top, "pthread_rwlock_unlock") >= 10, "%s", top);
+    CHECK_CONTAINS(traces, "pthread_mutex_unlock\n             end_waits");
+    CHECK_CONTAINS(traces, "pthread_rwlock_unlock\n             end_waits");
+    CHECK_CONTAINS(traces, "reason:  lock");
+    CHECK(strstr(traces, "wait_for_lock") == NULL);
+    free(top);
+    free(traces);
+}
+
 /* A free lock is no wait, and the profiler's own calls are not the program's. */
 CP_TEST(what_does_not_wait_is_not_there)
 {
@@ -96,6 +116,7 @@ CP_TEST(calls_return_what_they_return_without_a_profile)
     build_stranger("answers", "answers_target.c");
     check_prints_alike("-e wait:1", "./answers");
     check_prints_alike("-e taskClock:1ms,wait:1", "./answers");
+    check_prints_alike("-e lock:1", "./answers");
 }
 
 /* A wait that a handler has jumped out of ends there. The thread's later waits are told. */
@@ -128,6 +149,7 @@ CP_TEST(eight_threads_take_one_lock)
     build_stranger("target", "waits_target.c");
     check_prints_alike("-e wait:1", "./target torture");
     check_prints_alike("-e wait:1 --duration 0.02", "./target torture");
+    check_prints_alike("-e lock:1,wait:1", "./target torture");
 }
 
 /* The program allocates with a lock that is pthread's, and a handler that waits interrupts the
@@ -136,6 +158,7 @@ CP_TEST(waits_of_an_allocator_allocate_nothing)
 {
     build_stranger("target", "waits_target.c");
     check_prints_alike("-e wait:1", "timeout -s KILL 10 ./target allocator"); /* it would hang for good */
+    check_prints_alike("-e lock:1", "timeout -s KILL 10 ./target allocator");
 }
 
 CP_TEST(programs_of_cxx)

@@ -1,0 +1,47 @@
+/*
+ * Who waits for which lock, so that whoever gives it back is credited with having made others wait.
+ *
+ * A thread that waits for a lock has an entry: the lock, and the moment from which on nobody has been
+ * credited yet. Whoever gives the lock back takes what has passed since from all entries of the lock, and is
+ * credited with that. So each holder answers for the part of a wait in which it had the lock, and all of them
+ * together for the whole wait. Entries lie in a fixed table, because a jump out of a handler may leave one
+ * behind: the thread itself frees it when it tells next. If a lock's places in the table are taken, its wait
+ * is credited to nobody.
+ *
+ *   lock        what it means                    next       who changes it
+ *   0           the entry is free                CLAIMED    a thread that begins to wait: exchange
+ *   CLAIMED     since is being written           address    the same: store with release
+ *   an address  a thread waits for that lock     0          the same, when the wait is over
+ */
+#ifndef COUNTERPOINT_PRELOAD_WAITS_WAITERS_H
+#define COUNTERPOINT_PRELOAD_WAITS_WAITERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How many waiters of one lock can be told. */
+#define CP__WAITERS_OF_LOCK 8
+
+/* The calling thread waits for the lock from now on, if anybody records who makes others wait. */
+void cp__waiter_begin(const void *lock);
+/* It waits no longer, if it did. */
+void cp__waiter_end(void);
+
+/* How long others have waited, in stamps. */
+struct cp__made_wait {
+    unsigned n;
+    uint64_t lasted[CP__WAITERS_OF_LOCK];
+};
+/* Before the calling thread gives the lock back: finds whom it has made wait. */
+void cp__waiters_find(const void *lock, struct cp__made_wait *found);
+/* Afterwards, in the function that the program has called, with which the stack begins. */
+#define CP__WAITERS_CREDIT(lock, found)                                                                      \
+    do {                                                                                                     \
+        if (__builtin_expect((found)->n > 0, 0) && cp__telling_begins(true)) {                               \
+            for (unsigned i_ = 0; i_ < (found)->n; i_++)                                                     \
+                cp__tellers->made_wait(lock, (found)->lasted[i_]);                                           \
+            cp__telling_has_credited();                                                                      \
+        }                                                                                                    \
+    } while (0)
+
+#endif
