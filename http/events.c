@@ -31,6 +31,7 @@ static const struct advice {
     {"wait", 0, "Where the program waits, and what for."},
     {"runnable", 0, "Who could run and has no thread: too few of them, or code that keeps its thread."},
     {"lock", 0, "Who makes others wait: code that holds a lock, or is late with a message."},
+    {"wall", 0, "What each green thread does, running and waiting: where a slow request spends its time."},
 };
 
 /* Returns the advice for an event, or NULL. */

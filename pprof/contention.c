@@ -173,7 +173,7 @@ static int make_contention(const void *what, struct cp_writer *w, struct cp_erro
     struct cp_session *session = calloc(1, sizeof *session);
     int result = -ENOMEM;
 
-    if (session == NULL || cp__waits_new_profile(&session->parts[0].profile) < 0)
+    if (session == NULL || cp__waits_new_profile(&session->parts[0].profile, CP_CPUPROF_WAIT) < 0)
         cp__error(err, result, "There is not enough memory for a profile of contentions.");
     else
         result = write_contention(what, session, w, err);

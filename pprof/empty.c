@@ -40,6 +40,13 @@ static bool are_waits_short(const struct cp__yield *yield, char value[CP__EMPTY_
     if (yield->samples != 0 || yield->lost != 0 || yield->refused != 0)
         return false;
     snprintf(value, CP__EMPTY_VALUE, "longer");
+    if (strcmp(yield->event, "wall") == 0) {
+        snprintf(phrase, CP__EMPTY_TEXT,
+                 "no green thread was there when the library looked, each %" PRIu64
+                 " ns; let the program run for longer",
+                 yield->period);
+        return true;
+    }
     snprintf(phrase, CP__EMPTY_TEXT,
              "%s as long as the period of %" PRIu64
              " ns, and shorter waits are recorded in proportion to their "

@@ -53,7 +53,7 @@ static int take_flags(struct cp__part *part, uint64_t flags, struct cp_error *er
     if ((flags & ~(uint64_t)CP_OPTION_CONTENTIONS) != 0)
         return cp__error(err, -EINVAL, "The option for %s has flags that this library does not know: %#llx.",
                          part->event.name, (unsigned long long)flags);
-    if (part->is_contention && !cp__part_is_wait(part))
+    if (part->is_contention && (!cp__part_is_wait(part) || part->event.event == CP_CPUPROF_WALL))
         return cp__error(
             err, -EINVAL,
             "The profile of %s cannot have the types of Go's profiles of contentions, because the "
@@ -129,7 +129,11 @@ static int open_part(struct cp__part *part, struct cp_error *err)
     if (result < 0)
         return result;
     part->opened = true;
-    if ((cp__part_is_wait(part) ? cp__waits_new_profile : cp__profile_new)(&part->profile) < 0)
+    if (cp__part_is_wait(part))
+        result = cp__waits_new_profile(&part->profile, part->event.event);
+    else
+        result = cp__profile_new(&part->profile);
+    if (result < 0)
         return cp__error(err, -ENOMEM, "There is not enough memory to build a profile.");
     return 0;
 }

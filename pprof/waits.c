@@ -11,16 +11,18 @@
 #include "runtime/label.h"
 #include "runtime/prepare.h"
 
+#define STATE_KEY "state"
 #define REASON_KEY "reason"
 #define OBJECT_KEY "object"
 
 static const struct cp__value_type delay_type = {"delay", "nanoseconds"};
+static const struct cp__value_type wall_type = {"wall", "nanoseconds"};
 
 /* ---- Profiles of waits ----------------------------------------------------------------------- */
 
-int cp__waits_new_profile(struct cp__profile **profile)
+int cp__waits_new_profile(struct cp__profile **profile, enum cp_cpu_event event)
 {
-    return cp__profile_new_with(profile, &delay_type, 1);
+    return cp__profile_new_with(profile, event == CP_CPUPROF_WALL ? &wall_type : &delay_type, 1);
 }
 
 /* The context of fold_waits(). */
@@ -29,12 +31,12 @@ struct fold {
     struct cp__waits_folded *folded;
 };
 
-/* Stores the labels of the G with those of the wait, as a set of the caller's own. */
-static int label_waits(const struct cp__waits *waits, struct cp_labels **labels)
+/* Stores a set of labels with those of the wait, as a set of the caller's own. */
+static int label_reason(const struct cp__waits *waits, const struct cp_labels *old, struct cp_labels **labels)
 {
     struct cp_labels *with_reason;
     char object[24];
-    int result = cp__labels_with(waits->labels, REASON_KEY, cp_wait_reason_name(waits->reason), &with_reason);
+    int result = cp__labels_with(old, REASON_KEY, cp_wait_reason_name(waits->reason), &with_reason);
 
     if (result < 0 || waits->object == NULL) {
         *labels = with_reason;
@@ -43,6 +45,26 @@ static int label_waits(const struct cp__waits *waits, struct cp_labels **labels)
     snprintf(object, sizeof object, "%#" PRIxPTR, (uintptr_t)waits->object);
     result = cp__labels_with(with_reason, OBJECT_KEY, object, labels);
     cp_labels_unref(with_reason);
+    return result;
+}
+
+/* Stores the labels of the G with those of the wait, or of its state, as a set of the caller's own. */
+static int label_waits(const struct cp__waits *waits, struct cp_labels **labels)
+{
+    static const char *const states[] = {
+        [CP__WALL_RUNNING] = "running", [CP__WALL_RUNNABLE] = "runnable", [CP__WALL_WAITING] = "waiting"};
+    struct cp_labels *with_state;
+    int result;
+
+    if (waits->state == CP__WALL_NONE)
+        return label_reason(waits, waits->labels, labels);
+    result = cp__labels_with(waits->labels, STATE_KEY, states[waits->state], &with_state);
+    if (result < 0 || waits->state != CP__WALL_WAITING) {
+        *labels = with_state;
+        return result;
+    }
+    result = label_reason(waits, with_state, labels);
+    cp_labels_unref(with_state);
     return result;
 }
 
@@ -88,6 +110,11 @@ void cp__waits_set_types(struct cp__profile_meta *meta, enum cp_cpu_event event,
                         : event == CP_CPUPROF_WAIT                ? "waits"
                                                                   : "delays";
     meta->sample_unit = "count";
+    if (event == CP_CPUPROF_WALL) {
+        meta->sample_type = "samples";
+        meta->period_type = &wall_type;
+        return;
+    }
     meta->contention = event == CP_CPUPROF_LOCK ? "mutex" : "contention";
     if (is_contention)
         meta->period = 1; /* as in Go's profiles, whose period counts contentions */
@@ -103,6 +130,7 @@ static int start_part(struct cp__part *part, struct cp_error *err)
         [CP_CPUPROF_WAIT - CP_CPUPROF_WAIT] = CP__WAIT_EVENT_WAIT,
         [CP_CPUPROF_RUNNABLE - CP_CPUPROF_WAIT] = CP__WAIT_EVENT_RUNNABLE,
         [CP_CPUPROF_LOCK - CP_CPUPROF_WAIT] = CP__WAIT_EVENT_LOCK,
+        [CP_CPUPROF_WALL - CP_CPUPROF_WAIT] = CP__WAIT_EVENT_WALL,
     };
     const struct cp_slot_request request = {
         .event = part->event.event, .name = part->event.name, .config = part->config};
@@ -176,6 +204,7 @@ void cp__waits_read(struct cp__recording *recording, struct cp_session *session,
     session->stats[i].incomplete = folded.incomplete;
     part->unfolded = folded.unfolded;
     part->dropped_ns = folded.stats.dropped_ns;
+    part->has_no_stacks = folded.stats.has_no_stacks;
     /* relaxed: a switch at the same time may be seen or not */
     part->has_no_accounts = (cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_ON) == 0;
 }
@@ -202,20 +231,36 @@ static void tell_figure(const struct cp__comment_line *line, uint64_t number, cp
     fn(context, &told);
 }
 
-void cp__waits_lines(const struct cp__part *part, const struct cp_slot_stats *stats, cp__comment_line_fn *fn,
-                     void *context)
+static void tell_figures(const struct cp__part *part, const struct cp_slot_stats *stats,
+                         cp__comment_line_fn *fn, void *context)
 {
+    const bool is_wall = part->event.event == CP_CPUPROF_WALL;
     const struct {
         struct cp__comment_line line;
         uint64_t number;
     } figures[] = {
         {{.key = "period",
-          .sentence = "ns: what waited as long or longer is recorded, and what is shorter in proportion"},
+          .sentence = is_wall ? "ns lie between two looks at the green threads"
+                              : "ns: what waited as long or longer is recorded, and what is shorter in "
+                                "proportion"},
          part->config.period},
-        {{.key = "samples", .sentence = "waits were recorded, of which short ones stand for several"},
+        {{.key = "samples",
+          .sentence = is_wall ? "green threads were looked at, of which one may stand for several"
+                              : "waits were recorded, of which short ones stand for several"},
          stats->samples},
-        {{.key = "count", .sentence = "ns of waiting are what they stand for"}, stats->count},
+        {{.key = "count",
+          .sentence = is_wall ? "ns of green threads' lives are what they stand for"
+                              : "ns of waiting are what they stand for"},
+         stats->count},
     };
+
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
+        tell_figure(&figures[i].line, figures[i].number, fn, context);
+}
+
+void cp__waits_lines(const struct cp__part *part, const struct cp_slot_stats *stats, cp__comment_line_fn *fn,
+                     void *context)
+{
     const struct cp__comment_line event = {.key = "event", .value = part->event.name, .sentence = ""};
     const struct cp__comment_line engine = {
         .key = "engine", .value = "runtime", .sentence = "tells when green threads and threads wait"};
@@ -224,11 +269,18 @@ void cp__waits_lines(const struct cp__part *part, const struct cp_slot_stats *st
                                          .value = "off",
                                          .sentence =
                                              "waits were not told any more, because of cp_accounts_set()"};
+    const struct cp__comment_line no_stacks = {
+        .is_limit = true,
+        .key = "stacks",
+        .value = "none",
+        .sentence = "the system does not let the process copy its own memory by process_vm_readv(), so green "
+                    "threads that wait or are runnable have no stacks"};
 
     fn(context, &event);
     fn(context, &engine);
-    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
-        tell_figure(&figures[i].line, figures[i].number, fn, context);
+    tell_figures(part, stats, fn, context);
     if (part->has_no_accounts)
         fn(context, &off);
+    if (part->has_no_stacks)
+        fn(context, &no_stacks);
 }

@@ -1,5 +1,5 @@
-/* What sessions record of waits: the parts whose event is wait, runnable or lock have a recording in place of
- * a slot. It is read into the part's profile when the session halts. */
+/* What sessions record of waits: the parts whose event is wait, runnable, lock or wall have a recording in
+ * place of a slot. It is read into the part's profile when the session halts. */
 #ifndef COUNTERPOINT_PPROF_WAITS_H
 #define COUNTERPOINT_PPROF_WAITS_H
 
@@ -9,8 +9,9 @@
 
 /* ---- Profiles of waits ----------------------------------------------------------------------- */
 
-/* Makes an empty profile whose stacks have the time waited as their further value. Returns 0 or -ENOMEM. */
-int cp__waits_new_profile(struct cp__profile **profile);
+/* Makes an empty profile whose stacks have the time waited as their further value, or with the event wall the
+ * time of whatever it was. Returns 0 or -ENOMEM. */
+int cp__waits_new_profile(struct cp__profile **profile, enum cp_cpu_event event);
 
 /* What a profile has of a recording. */
 struct cp__waits_folded {
@@ -19,7 +20,8 @@ struct cp__waits_folded {
     uint64_t unfolded;              /* waits that found no memory in the profile */
 };
 /* Adds what the recording has to the profile: each stack with the labels of its G, and with the labels
- * "reason" and, if it is known, "object". Adds what was lost as a frame with a name. */
+ * "reason" and, if it is known, "object"; of the event wall, with the label "state", and these two of what
+ * waits. Adds what was lost as a frame with a name. */
 void cp__waits_fold(struct cp__recording *recording, struct cp__profile *profile,
                     struct cp__waits_folded *folded);
 

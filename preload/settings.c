@@ -64,7 +64,7 @@ int cp__preload_take_events(struct cp__preload_settings *settings, const char *l
 
 bool cp__preload_records_waits(const struct cp__preload_settings *settings)
 {
-    static const char *const names[] = {"wait", "runnable", "lock"};
+    static const char *const names[] = {"wait", "runnable", "lock", "wall"};
     bool records = false;
 
     for (size_t i = 0; i < settings->n; i++) {

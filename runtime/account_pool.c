@@ -12,6 +12,7 @@
 #include "ticks.h"
 
 #define SLAB_ACCOUNTS 64u
+#define SLAB_TABLES 40u /* more slabs than any memory has */
 /* An M that has twice as many free accounts returns half of them. */
 #define M_KEEPS 64u
 /* How often an account is read that changes, and how often of that without giving the CPU away. */
@@ -27,12 +28,55 @@ uint32_t cp_accounting;
 struct cp__accounts_clock cp__accounts_clock;
 
 static struct account_slab *slabs; /* each change is one store, with release */
+/* The same slabs by number: table k has 2^k of them, from number 2^k - 1 on. Both change under the lock:
+ * first the table, and then the number of slabs, with release. */
+static struct account_slab **slab_tables[SLAB_TABLES];
+static size_t n_slabs;
 static struct {
     struct cp__lock lock;
     struct cp__account *free; /* under the lock */
 } pool = {.lock = CP__LOCK_INIT(CP__RANK_ACCOUNTS)};
 
-/* ---- Free accounts --------------------------------------------------------------------------- */
+/* ---- Slabs ----------------------------------------------------------------------------------- */
+
+/* Returns where the slab with the number is noted; the first one of a table needs the table. */
+static struct account_slab **slab_place(size_t number)
+{
+    const unsigned table = 63u - (unsigned)__builtin_clzll(number + 1);
+
+    return slab_tables[table] == NULL ? NULL : &slab_tables[table][number + 1 - ((size_t)1 << table)];
+}
+
+/* Under the lock. Notes the slab by its number. Returns false if there is no memory for a table. */
+static bool number_slab(struct account_slab *slab)
+{
+    if (slab_place(n_slabs) == NULL) {
+        const unsigned table = 63u - (unsigned)__builtin_clzll(n_slabs + 1);
+
+        slab_tables[table] = calloc((size_t)1 << table, sizeof(struct account_slab *));
+        if (slab_tables[table] == NULL)
+            return false;
+    }
+    *slab_place(n_slabs) = slab;
+    cp_store_release(&n_slabs, n_slabs + 1); /* pairs with the acquires in the next two functions */
+    return true;
+}
+
+size_t cp__account_places(void)
+{
+    return cp_load_acquire(&n_slabs) * SLAB_ACCOUNTS; /* pairs with the release in number_slab() */
+}
+
+const struct cp__account *cp__account_at(size_t place)
+{
+    const struct cp__account *account;
+
+    if (place >= cp__account_places())
+        return NULL;
+    account = &(*slab_place(place / SLAB_ACCOUNTS))->accounts[place % SLAB_ACCOUNTS];
+    /* acquire: pairs with the release in cp__account_new() */
+    return cp_load_acquire(&account->id) == 0 ? NULL : account;
+}
 
 /* Under the lock. */
 static bool add_account_slab(void)
@@ -41,6 +85,10 @@ static bool add_account_slab(void)
 
     if (slab == NULL)
         return false;
+    if (!number_slab(slab)) {
+        free(slab);
+        return false;
+    }
     for (unsigned i = 0; i < SLAB_ACCOUNTS; i++) {
         slab->accounts[i].next = pool.free;
         pool.free = &slab->accounts[i];
@@ -49,6 +97,8 @@ static bool add_account_slab(void)
     cp_store_release(&slabs, slab); /* pairs with the acquires of those who walk the list */
     return true;
 }
+
+/* ---- Free accounts --------------------------------------------------------------------------- */
 
 /* Takes up to n free accounts, linked; NULL: no memory. */
 static struct cp__account *take_free_accounts(unsigned n, unsigned *taken)

@@ -8,14 +8,16 @@ static struct cp__asked entries[CP__ASKED_MOST];
 
 /* ---- The asker ------------------------------------------------------------------------------- */
 
-struct cp__asked *cp__asked_begin(const struct cp__account *account, uint64_t switches)
+struct cp__asked *cp__asked_begin(const void *asker, const struct cp__account *account, uint64_t switches)
 {
     for (unsigned i = 0; i < CP__ASKED_MOST; i++) {
         struct cp__asked *asked = &entries[i];
+        uint32_t is = CP__ASKED_FREE;
 
-        if (cp_load_relaxed(&asked->state) != CP__ASKED_FREE) /* relaxed: only this thread frees entries */
+        if (!cp_compare_exchange(&asked->state, &is, CP__ASKED_CLAIMED))
             continue;
-        /* relaxed, both: a late tick may make a handler read them */
+        /* relaxed, all: a late tick may make a handler read two of them, and another asker the third */
+        cp_store_relaxed(&asked->asker, asker);
         cp_store_relaxed(&asked->account, account);
         cp_store_relaxed(&asked->switches, switches);
         asked->timer = -1;
@@ -44,29 +46,31 @@ void cp__asked_end(struct cp__asked *asked)
 {
     uint32_t is = CP__ASKED_ASKED;
 
-    while (!cp_compare_exchange(&asked->state, &is, CP__ASKED_FREE) && is != CP__ASKED_TAKEN) {
+    while (!cp_compare_exchange(&asked->state, &is, CP__ASKED_CLAIMED) && is != CP__ASKED_TAKEN) {
         sched_yield();
         is = CP__ASKED_ASKED;
     }
-    if (is != CP__ASKED_TAKEN)
-        return;
-    cp_labels_unref(asked->labels);
-    cp_store_relaxed(&asked->state, CP__ASKED_FREE); /* relaxed: this thread takes it again */
+    if (is == CP__ASKED_TAKEN)
+        cp_labels_unref(asked->labels);
+    cp_store_relaxed(&asked->asker, NULL); /* relaxed: another asker's sweep sees no older one of its own */
+    cp_store_release(&asked->state, CP__ASKED_FREE); /* pairs with the exchange in cp__asked_begin() */
 }
 
-void cp__asked_sweep(uint64_t look, void (*end)(struct cp__asked *asked))
+void cp__asked_sweep(const void *asker, uint64_t look, void (*end)(struct cp__asked *asked))
 {
     for (unsigned i = 0; i < CP__ASKED_MOST; i++) {
-        /* relaxed: only this thread frees entries */
-        if (cp_load_relaxed(&entries[i].state) != CP__ASKED_FREE && entries[i].seen != look)
+        /* relaxed: only the asker stores itself, and takes itself away */
+        if (cp_load_relaxed(&entries[i].asker) == asker && entries[i].seen != look)
             end(&entries[i]);
     }
 }
 
 void cp__asked_forget(void)
 {
-    for (unsigned i = 0; i < CP__ASKED_MOST; i++)
-        cp_store_relaxed(&entries[i].state, CP__ASKED_FREE); /* relaxed: this is the only thread */
+    for (unsigned i = 0; i < CP__ASKED_MOST; i++) {
+        cp_store_relaxed(&entries[i].asker, NULL); /* relaxed, both: this is the only thread */
+        cp_store_relaxed(&entries[i].state, CP__ASKED_FREE);
+    }
 }
 
 /* ---- The handler ----------------------------------------------------------------------------- */

@@ -5,13 +5,22 @@
 #include "g_account.h"
 #include "label.h"
 
+/* Returns the account of what m runs: a G, or its thread's own code. */
+static const struct cp__account *account_on_from_handler(const struct cp__m *m)
+{
+    /* relaxed, both: written by this thread */
+    const struct cp__account *account = cp_load_relaxed(&m->account);
+
+    return account != NULL || m->head.g != NULL ? account : cp_load_relaxed(&m->self.account);
+}
+
 /* Whether m is in the stint that the entry is about. */
 static bool is_in_stint_from_handler(const struct cp__m *m, const struct cp__asked *asked)
 {
     /* relaxed, all: the state tells whether the entry holds, and m and its account are this thread's */
     const struct cp__account *account = cp_load_relaxed(&asked->account);
 
-    return account != NULL && cp_load_relaxed(&m->account) == account &&
+    return account != NULL && account_on_from_handler(m) == account &&
            cp_load_relaxed(&account->values.switches) == cp_load_relaxed(&asked->switches);
 }
 
@@ -21,7 +30,8 @@ static void take_from_handler(struct cp__m *m, struct cp__asked *asked, struct c
     uint32_t is = CP__ASKED_ASKED;
 
     cp__moment_unwind_from_handler(m, moment);
-    if (moment->g == &m->self || !cp_compare_exchange(&asked->state, &is, CP__ASKED_TAKING))
+    if (moment->g->account != cp_load_relaxed(&asked->account) || /* relaxed: as above */
+        !cp_compare_exchange(&asked->state, &is, CP__ASKED_TAKING))
         return;
     if (!is_in_stint_from_handler(m, asked)) { /* the asker has asked another M by the same entry since */
         cp_store_release(&asked->state, CP__ASKED_ASKED); /* pairs with the exchanges of the state */

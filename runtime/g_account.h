@@ -75,6 +75,7 @@ struct cp__account {
 enum cp__accounting {
     CP__ACCOUNTING_ON = 1,     /* there are accounts */
     CP__ACCOUNTING_EVENTS = 2, /* cp__wait_calls are called, too */
+    CP__ACCOUNTING_WALL = 4,   /* somebody looks at accounts from time to time */
 };
 
 /* Switches accounts on, unless the program has switched them off. Called by cp__prepare(). */
@@ -204,5 +205,9 @@ void cp__account_tell(const struct cp__account_values *values, uint64_t gs, stru
  * come or go meanwhile may be left out. fn's result other than 0 ends the list and is returned. */
 typedef int cp__account_each_fn(void *context, const struct cp__account_copy *copy);
 int cp__accounts_each(cp__account_each_fn *fn, void *context);
+/* The places of all accounts are numbered from 0; there are never fewer. Returns the account at a place;
+ * NULL: the place is free, or does not exist. */
+size_t cp__account_places(void);
+const struct cp__account *cp__account_at(size_t place);
 
 #endif

@@ -40,7 +40,8 @@ enum cp_cpu_event {
     CP_CPUPROF_WAIT = 14,       /* waits, with the stack of the G that waited */
     CP_CPUPROF_RUNNABLE = 15,   /* times in which a G was ready to run and had no M */
     CP_CPUPROF_LOCK = 16,       /* waits, with the stack of whoever ended them */
-    CP_CPUPROF_EVENT_COUNT = 17 /* the number of events in this header; a later version has more */
+    CP_CPUPROF_WALL = 17,       /* what Gs do, whatever it is: they run, could run, or wait */
+    CP_CPUPROF_EVENT_COUNT = 18 /* the number of events in this header; a later version has more */
 };
 /* How many events run at once in one process, the proposal's EV_MAX. No event's number depends on it. */
 #define CP_EV_MAX 8
@@ -135,7 +136,7 @@ struct cp_event_spec {
  * Finds the event for which a name stands, and fills *spec, whose size the caller has set:
  *
  *     timer, cycles, taskClock, majorFaults, ...  a name of this library's own, or perf's spelling of it
- *     wait, runnable, lock                        what Gs and threads wait for
+ *     wait, runnable, lock, wall                  what Gs and threads wait for, and what they do
  *     rHEX                                        the processor's own event number
  *     LLC-load-misses, dTLB-stores, ...           a hardware cache event, in perf's spelling
  *     PMU/TERM[=N],.../                           terms of a PMU, as the kernel describes them

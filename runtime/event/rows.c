@@ -94,6 +94,12 @@ static const struct cp__event rows[] = {
     [CP_CPUPROF_RUNNABLE] =
         WAITS(.name = "runnable", .description = "times in which a G could run and had no thread"),
     [CP_CPUPROF_LOCK] = WAITS(.name = "lock", .description = "waits, by the stack that ended them"),
+    [CP_CPUPROF_WALL] = {.name = "wall",
+                         .description = "what Gs do: they run, could run, or wait",
+                         .kind = CP_EVENT_WAIT,
+                         .preset_period = 10000000,
+                         .min_period = 1000000,
+                         .kernel_mode = CP__KERNEL_NEVER},
     HARDWARE(BUS_CYCLES, 1000000, .name = "busCycles", .alias = "bus-cycles",
              .description = "cycles of the bus, which differ from the processor's"),
     HARDWARE(REF_CPU_CYCLES, 10000000, .name = "refCycles", .alias = "ref-cycles",

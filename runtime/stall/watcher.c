@@ -58,7 +58,7 @@ static void ask_for_stack(struct cp__watcher *watcher, struct cp__m *m, uint64_t
 {
     struct cp__stint *stint = &m->stint;
 
-    stint->asked = cp__asked_begin(stint->account, stint->switches);
+    stint->asked = cp__asked_begin(watcher, stint->account, stint->switches);
     if (stint->asked == NULL)
         return;
     stint->asked->seen = watcher->look;
@@ -288,7 +288,7 @@ static void each_m(struct cp__watcher *watcher, void (*fn)(struct cp__watcher *w
     watcher->look++;
     for (struct cp__m *m = cp__m_next(NULL); m != NULL; m = cp__m_next(m))
         fn(watcher, m);
-    cp__asked_sweep(watcher->look, end_ask);
+    cp__asked_sweep(watcher, watcher->look, end_ask);
 }
 
 /* While accounts are off, nobody knows what Ms do. */

@@ -192,6 +192,24 @@ static struct cp_labels *labels_at(const struct place *place)
     return place->m != NULL ? place->m->self.labels : NULL;
 }
 
+static void add_taken(struct cp__recording *recording, struct cp__wait_sums *sums,
+                      const struct cp__wait_taken *taken)
+{
+    if (sums != NULL) {
+        cp__wait_sums_add(sums, taken);
+    } else {
+        cp_fetch_add_relaxed(&recording->dropped, 1u); /* relaxed, both: numbers of their own */
+        cp_fetch_add_relaxed(&recording->dropped_ns, taken->delay);
+    }
+}
+
+void cp__wait_record_outside(struct cp__recording *recording, const struct cp__wait_taken *taken)
+{
+    cp__lock(&cp__wait_running.lock);
+    add_taken(recording, sums_of(NULL, recording), taken);
+    cp__unlock(&cp__wait_running.lock);
+}
+
 static __attribute__((noinline)) void record_ended(struct place *place, struct cp__recording *recording,
                                                    const struct ended *ended)
 {
@@ -202,18 +220,11 @@ static __attribute__((noinline)) void record_ended(struct place *place, struct c
                                          .object = ended->object,
                                          .parts = cp__wait_parts(ended->ns, recording->period),
                                          .delay = cp__wait_delay(ended->ns, recording->period)};
-    struct cp__wait_sums *sums;
 
     if (__builtin_expect(cp__is_raw_child_from_handler(), 0))
         return; /* another thread of the parent may have the locks */
     walk_once(place);
-    sums = sums_of(place->m == NULL ? NULL : place->m->wait, recording);
-    if (sums != NULL) {
-        cp__wait_sums_add(sums, &taken);
-    } else {
-        cp_fetch_add_relaxed(&recording->dropped, 1u); /* relaxed, both: numbers of their own */
-        cp_fetch_add_relaxed(&recording->dropped_ns, taken.delay);
-    }
+    add_taken(recording, sums_of(place->m == NULL ? NULL : place->m->wait, recording), &taken);
     errno = old_errno;
 }
 
@@ -398,6 +409,7 @@ static void forget_recordings(void)
         cp_store_relaxed(&cp__wait_running.recordings[slot], NULL);
     cp__wait_running.process++;
     cp__accounting_set(CP__ACCOUNTING_EVENTS, false);
+    cp__accounting_set(CP__ACCOUNTING_WALL, false);
 }
 
 const struct cp__wait_calls cp__wait_hooks = {.woken = woken,

@@ -19,7 +19,7 @@
 #include "runtime/m.h"
 #include "sums.h"
 
-#define CP__WAIT_EVENTS 3
+#define CP__WAIT_EVENTS 4
 
 struct cp__recording {
     /* Immutable. */
@@ -37,6 +37,9 @@ struct cp__recording {
     struct cp__wait_sums *sums; /* the list of all; each change is one store, with release, under the lock */
     /* Shared, atomic: what found no memory for sums. */
     uint64_t dropped, dropped_ns;
+    bool has_no_stacks; /* shared, atomic: as in struct cp__recording_stats */
+
+    struct cp__wall *wall; /* of the event WALL alone: see wall.h */
 };
 
 struct cp__wait_running {
@@ -60,6 +63,9 @@ struct cp__wait_m {
 };
 
 extern const struct cp__wait_calls cp__wait_hooks;
+
+/* Adds what was taken by a thread that is no M. */
+void cp__wait_record_outside(struct cp__recording *recording, const struct cp__wait_taken *taken);
 
 /* Waits until no hook uses what has been taken out of cp__wait_running, for some tenths of a second at most.
  * Returns false if it may still be used. Not under the lock. */

@@ -11,6 +11,7 @@
 #include "runtime/prepare.h"
 #include "runtime/ticks.h"
 #include "runtime/unwind/code.h"
+#include "wall.h"
 #include "weight.h"
 
 static struct cp__lock *const lock = &cp__wait_running.lock;
@@ -25,6 +26,7 @@ static void free_recording(struct cp__recording *recording)
         next = sums->next;
         cp__wait_sums_free(sums);
     }
+    cp__wall_free(recording);
     free(recording);
 }
 
@@ -77,6 +79,12 @@ static void free_ended(void)
 
 /* ---- Starting -------------------------------------------------------------------------------- */
 
+/* Hooks have nothing to do for the event WALL. */
+static enum cp__accounting bit_of(const struct cp__recording *recording)
+{
+    return recording->event == CP__WAIT_EVENT_WALL ? CP__ACCOUNTING_WALL : CP__ACCOUNTING_EVENTS;
+}
+
 /* Makes the recording known to hooks. Returns false if there is no place. Under the lock. */
 static bool publish_recording(struct cp__recording *recording)
 {
@@ -95,7 +103,7 @@ static bool publish_recording(struct cp__recording *recording)
     /* release: pairs with the acquire in tell_recordings(), hooks.c */
     cp_store_release(&cp__wait_running.recordings[slot], recording);
     cp_store_relaxed(events, *events | 1u << slot); /* relaxed: hooks may see it late */
-    cp__accounting_set(CP__ACCOUNTING_EVENTS, true);
+    cp__accounting_set(bit_of(recording), true);
     return true;
 }
 
@@ -137,9 +145,11 @@ int cp__recording_start(enum cp__wait_event event, uint64_t period, struct cp__r
                          sizeof *made);
     made->event = event;
     made->period = period < CP__WAIT_PERIOD_MAX ? period : CP__WAIT_PERIOD_MAX;
-    result = start_made(made, err);
+    result = event == CP__WAIT_EVENT_WALL ? cp__wall_start(made, err) : 0;
+    if (result == 0 && (result = start_made(made, err)) < 0 && made->wall != NULL)
+        cp__wall_stop(made);
     if (result < 0)
-        free(made);
+        free_recording(made);
     else
         *recording = made;
     return result;
@@ -164,6 +174,7 @@ int cp__recording_each(struct cp__recording *recording, struct cp__recording_sta
     cp__code_look(); /* stacks may lead through code that was loaded since */
     stats->dropped = cp_load_relaxed(&recording->dropped); /* relaxed, both: numbers of their own */
     stats->dropped_ns = cp_load_relaxed(&recording->dropped_ns);
+    stats->has_no_stacks = cp_load_relaxed(&recording->has_no_stacks); /* relaxed: as above */
     /* acquire: pairs with the release in take_sums(), hooks.c */
     for (const struct cp__wait_sums *sums = cp_load_acquire(&recording->sums); sums != NULL && result == 0;
          sums = sums->next)
@@ -173,10 +184,13 @@ int cp__recording_each(struct cp__recording *recording, struct cp__recording_sta
 
 /* ---- Ending ---------------------------------------------------------------------------------- */
 
-static bool any_is_running(void)
+/* Whether a recording runs that has the same bit. */
+static bool any_is_running(enum cp__accounting bit)
 {
-    for (unsigned event = 0; event < CP__WAIT_EVENTS; event++) {
-        if (cp__wait_running.events[event] != 0)
+    for (unsigned slot = 0; slot < CP__RECORDINGS; slot++) {
+        const struct cp__recording *recording = cp__wait_running.recordings[slot];
+
+        if (recording != NULL && bit_of(recording) == bit)
             return true;
     }
     return false;
@@ -191,8 +205,8 @@ static void withdraw(struct cp__recording *recording)
     cp_store_relaxed(events, *events & ~(1u << recording->slot));
     cp_store_relaxed(&cp__wait_running.recordings[recording->slot], NULL);
     recording->is_running = false;
-    if (!any_is_running())
-        cp__accounting_set(CP__ACCOUNTING_EVENTS, false);
+    if (!any_is_running(bit_of(recording)))
+        cp__accounting_set(bit_of(recording), false);
 }
 
 /* Returns whether it ran. */
@@ -212,15 +226,18 @@ static bool stop_if_running(struct cp__recording *recording)
 
 void cp__recording_stop(struct cp__recording *recording)
 {
-    if (stop_if_running(recording))
-        (void)cp__wait_hooks_are_out(); /* so that the sums stand still */
+    if (!stop_if_running(recording))
+        return;
+    (void)cp__wait_hooks_are_out(); /* so that the sums stand still */
+    if (recording->wall != NULL)
+        cp__wall_stop(recording);
 }
 
 void cp__recording_free(struct cp__recording *recording)
 {
     if (recording == NULL)
         return;
-    stop_if_running(recording);
+    cp__recording_stop(recording);
     put_ended(recording);
     free_ended();
 }

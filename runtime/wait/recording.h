@@ -13,6 +13,10 @@
  *     LOCK       as WAIT                               of whoever called cp_g_ready(), with the labels of its
  *                                                      G; not of waits that a clock or a descriptor has ended
  *
+ *     WALL       what a G does, whatever it is         of the G: see wall.h
+ *
+ * WALL takes other samples: at looks a period apart, and each stands for a time in which a G is in a state.
+ *
  * Each M has a table of its own for each recording, which only its thread changes and others read. What a
  * thread that is no M has ended is under a lock.
  */
@@ -21,7 +25,15 @@
 
 #include "runtime.h"
 
-enum cp__wait_event { CP__WAIT_EVENT_WAIT, CP__WAIT_EVENT_RUNNABLE, CP__WAIT_EVENT_LOCK };
+enum cp__wait_event {
+    CP__WAIT_EVENT_WAIT,
+    CP__WAIT_EVENT_RUNNABLE,
+    CP__WAIT_EVENT_LOCK,
+    CP__WAIT_EVENT_WALL
+};
+
+/* How a G stood at a sample of the event WALL. */
+enum cp__wall_state { CP__WALL_NONE, CP__WALL_RUNNING, CP__WALL_RUNNABLE, CP__WALL_WAITING };
 
 /* How many recordings there can be at once. */
 #define CP__RECORDINGS 8
@@ -34,14 +46,18 @@ struct cp__recording;
 int cp__recording_start(enum cp__wait_event event, uint64_t period, struct cp__recording **recording,
                         struct cp_error *err);
 
+/* The shortest period of WALL, in ns. */
+#define CP__WALL_PERIOD_MIN 1000000u
+
 /* What the waits of one stack, one label set, one reason and one object add up to, since the start. Valid
  * during the call only. */
 struct cp__waits {
     const uintptr_t *frames; /* innermost first: an address in the call, then return addresses */
     unsigned depth;
-    unsigned flags;           /* CP_SAMPLE_ bits of the walk */
-    struct cp_labels *labels; /* the G's at the wait; NULL: none */
-    uint64_t loads;           /* as in struct cp_sample */
+    unsigned flags;            /* CP_SAMPLE_ bits of the walk */
+    struct cp_labels *labels;  /* the G's at the wait; NULL: none */
+    uint64_t loads;            /* as in struct cp_sample */
+    enum cp__wall_state state; /* CP__WALL_NONE if the event is another one */
     enum cp_wait_reason reason;
     const void *object; /* NULL: unknown, or one of many: a table tells at most so many apart */
     uint64_t sampled;   /* how many waits were taken */
@@ -56,6 +72,7 @@ struct cp__recording_stats {
     uint64_t delay;      /* ns that they stand for */
     uint64_t dropped;    /* waits that found no memory or no room, and are not in sampled */
     uint64_t dropped_ns; /* what they would have stood for */
+    bool has_no_stacks;  /* the system does not let the process copy stacks of Gs that stand still */
 };
 
 /* Passes to fn what has been added up since the start, and fills *stats. Two calls of fn may be about the

@@ -82,7 +82,8 @@ static uint32_t hash_taken(const struct cp__wait_taken *taken)
 {
     uint64_t hash = cp__hash_add(taken->chain->hash, (uintptr_t)taken->labels);
 
-    return cp__hash_end(cp__hash_add(hash, (uintptr_t)taken->object + (uint64_t)taken->reason));
+    return cp__hash_end(cp__hash_add(hash, (uintptr_t)taken->object + (uint64_t)taken->reason +
+                                               ((uint64_t)taken->state << 32)));
 }
 
 static bool is_record_of(const struct cp__wait_record *record, const struct cp__wait_taken *taken)
@@ -90,8 +91,8 @@ static bool is_record_of(const struct cp__wait_record *record, const struct cp__
     const struct cp__wait_chain *chain = taken->chain;
 
     return record->labels == taken->labels && record->object == taken->object &&
-           record->reason == (uint32_t)taken->reason && record->loads == chain->loads &&
-           record->flags == chain->flags && record->depth == chain->depth &&
+           record->reason == (uint32_t)taken->reason && record->state == (uint32_t)taken->state &&
+           record->loads == chain->loads && record->flags == chain->flags && record->depth == chain->depth &&
            memcmp(record->frames, chain->frames, chain->depth * sizeof chain->frames[0]) == 0;
 }
 
@@ -118,6 +119,7 @@ static struct cp__wait_record *new_record(const struct cp__wait_taken *taken)
     record->labels = cp_labels_ref(taken->labels);
     record->object = taken->object;
     record->reason = (uint32_t)taken->reason;
+    record->state = (uint32_t)taken->state;
     record->loads = chain->loads;
     record->flags = chain->flags;
     record->depth = chain->depth;
@@ -199,6 +201,7 @@ int cp__wait_sums_each(const struct cp__wait_sums *sums, struct cp__recording_st
             .flags = record->flags,
             .labels = record->labels,
             .loads = record->loads,
+            .state = (enum cp__wall_state)record->state,
             .reason = (enum cp_wait_reason)record->reason,
             .object = record->object,
             .sampled = cp_load_relaxed(&record->sampled),

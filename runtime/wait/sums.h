@@ -35,6 +35,7 @@ struct cp__wait_record {
     const void *object;
     uint64_t loads;
     uint32_t reason; /* enum cp_wait_reason */
+    uint32_t state;  /* enum cp__wall_state */
     uint32_t flags;
     uint32_t depth;
     /* Written by one thread, read by others. */
@@ -71,6 +72,7 @@ struct cp__wait_sums {
 struct cp__wait_taken {
     const struct cp__wait_chain *chain;
     struct cp_labels *labels; /* those of a G that keeps them meanwhile */
+    enum cp__wall_state state;
     enum cp_wait_reason reason;
     const void *object;
     uint64_t parts, delay; /* what it stands for */

@@ -88,7 +88,7 @@ CP_TEST(every_listed_name_can_be_parsed)
         check_name(list->names[i]);
     printf("%zu names\n", list->n);
     CHECK_EQ(count(list, "presets"), 12);
-    CHECK_EQ(count(list, "waits"), 3);
+    CHECK_EQ(count(list, "waits"), 4);
     CHECK(count(list, "cache") >= 20);
     CHECK(has(list, "timer") && has(list, "cycles") && has(list, "cpuMigrations"));
     CHECK(has(list, "minorFaults") && has(list, "LLC-load-misses"));

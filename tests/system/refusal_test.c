@@ -326,7 +326,7 @@ SIM_TEST(bad_configs_are_refused)
     check_bad(bad, "taskClock", "precision");
     bad = request("taskClock", PERIOD);
     bad.event = CP_CPUPROF_EVENT_COUNT;
-    check_bad(bad, "event", "16");
+    check_bad(bad, "event", "17");
     bad.event = (enum cp_cpu_event)77777;
     check_bad(bad, "event", "77777");
     bad.event = (enum cp_cpu_event) - 1;
@@ -338,11 +338,11 @@ SIM_TEST(bad_configs_are_refused)
 /* What waits does not run, so no slot can sample it. A session records it. */
 SIM_TEST(waits_are_refused_by_slots)
 {
-    static const char *const names[] = {"wait", "runnable", "lock"};
+    static const char *const names[] = {"wait", "runnable", "lock", "wall"};
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         struct cp_event_spec spec = {.size = sizeof spec};
-        const struct cp_slot_request asked = request(names[i], 10000);
+        const struct cp_slot_request asked = request(names[i], 10000000);
 
         check_bad(asked, names[i], "cp_session_start()");
         CHECK_EQ(cp_event_parse(names[i], &spec, NULL), 0);

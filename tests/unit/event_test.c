@@ -24,7 +24,8 @@ _Static_assert(CP_CPUPROF_SW_PAGE_FAULTS == 10, "");
 _Static_assert(CP_CPUPROF_SW_CONTEXT_SWITCHES == 11, "");
 _Static_assert(CP_CPUPROF_SW_CPU_MIGRATIONS == 12 && CP_CPUPROF_NAMED == 13, "");
 _Static_assert(CP_CPUPROF_WAIT == 14 && CP_CPUPROF_RUNNABLE == 15 && CP_CPUPROF_LOCK == 16, "");
-_Static_assert(CP_CPUPROF_EVENT_COUNT == 17, "");
+_Static_assert(CP_CPUPROF_WALL == 17, "");
+_Static_assert(CP_CPUPROF_EVENT_COUNT == 18, "");
 _Static_assert(CP_EVENT_WATCHPOINT == 5 && CP_EVENT_WAIT == 6, "");
 _Static_assert(CP_CPUPROF_IP_ARBITRARY_SKID == 0 && CP_CPUPROF_IP_CONSTANT_SKID == 1 &&
                    CP_CPUPROF_IP_SUGGEST_NO_SKID == 2 && CP_CPUPROF_IP_NO_SKID == 3,
@@ -67,6 +68,7 @@ static const struct {
     {"wait", NULL, CP_CPUPROF_WAIT, CP_EVENT_WAIT, 0, 0, 10000},
     {"runnable", NULL, CP_CPUPROF_RUNNABLE, CP_EVENT_WAIT, 0, 0, 10000},
     {"lock", NULL, CP_CPUPROF_LOCK, CP_EVENT_WAIT, 0, 0, 10000},
+    {"wall", NULL, CP_CPUPROF_WALL, CP_EVENT_WAIT, 0, 0, 10000000},
     {"busCycles", "bus-cycles", CP_CPUPROF_NAMED, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE,
      PERF_COUNT_HW_BUS_CYCLES, 1000000},
     {"refCycles", "ref-cycles", CP_CPUPROF_NAMED, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE,
@@ -214,10 +216,10 @@ static struct cp_cpu_profile_config config_of(const char *name, uint64_t period)
 CP_TEST(a_config_has_the_program_counter_and_nothing_else)
 {
     for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-        struct cp_cpu_profile_config config = config_of(table[i].name, 123456);
+        struct cp_cpu_profile_config config = config_of(table[i].name, 1234567);
 
-        CHECK_EQ(config.period, 123456);
-        CHECK_EQ(config.hz, table[i].kind == CP_EVENT_TIMER ? 8100 : 0);
+        CHECK_EQ(config.period, 1234567);
+        CHECK_EQ(config.hz, table[i].kind == CP_EVENT_TIMER ? 810 : 0);
         CHECK_EQ(config.raw_event, 0);
         CHECK_EQ(config.precise_ip, CP_CPUPROF_IP_ARBITRARY_SKID);
         CHECK(config.is_sample_ip_included);
@@ -328,8 +330,8 @@ CP_TEST(bad_configs_are_refused)
     refuse_config(CP_CPUPROF_OS_TIMER, &config, "1 to 1000000");
     config.hz = 1000001;
     refuse_config(CP_CPUPROF_OS_TIMER, &config, "1 to 1000000");
-    refuse_config(CP_CPUPROF_EVENT_COUNT, &config, "16");
-    refuse_config((enum cp_cpu_event) - 1, &config, "0 to 16");
+    refuse_config(CP_CPUPROF_EVENT_COUNT, &config, "17");
+    refuse_config((enum cp_cpu_event) - 1, &config, "0 to 17");
     config = config_of("wait", 0);
     config.period = 0;
     refuse_config(CP_CPUPROF_WAIT, &config, "10000 ns");
