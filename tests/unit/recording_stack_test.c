@@ -319,6 +319,82 @@ CP_TEST(stacks_of_the_first_thread_are_exact)
     cp_m_detach(m);
 }
 
+/* ---- Stacks that are copied ------------------------------------------------------------------ */
+
+static struct cp__recording *looks;
+
+/* Waits for a sample of a G that waits, or is runnable, with a whole stack. check_stack() checks it. */
+static void wait_for_look(enum cp_wait_reason reason)
+{
+    struct cp__recording_stats stats;
+
+    while (cp__recording_each(looks, &stats, check_stack, &reason) == 0)
+        sched_yield();
+}
+
+static void wait_until_seen(void *way)
+{
+    const int value = 1;
+
+    go(waits, way);
+    cp_yield();
+    looks = start_recording(CP__WAIT_EVENT_WALL, MS);
+    wait_for_look(way == (void *)(uintptr_t)by_park      ? CP_WAIT_PARK
+                  : way == (void *)(uintptr_t)by_channel ? CP_WAIT_CHANNEL_RECEIVE
+                                                         : CP_WAIT_OTHER);
+    cp__recording_free(looks);
+    if (way == (void *)(uintptr_t)by_park)
+        cp_ready(waiting);
+    else if (way == (void *)(uintptr_t)by_channel)
+        cp_chan_send(chan, &value);
+}
+
+CP_TEST(copied_stacks_of_waiting_gs_are_exact)
+{
+    chan = cp_chan_new(sizeof(int), 0);
+    run(1, wait_until_seen, (void *)(uintptr_t)by_park);
+    run(1, wait_until_seen, (void *)(uintptr_t)by_channel);
+    cp_chan_free(chan);
+}
+
+static int check_if_runnable(void *context, const struct cp__waits *waits)
+{
+    enum cp_wait_reason any = CP_WAIT_OTHER;
+
+    (void)context;
+    return waits->state == CP__WALL_RUNNABLE ? check_stack(&any, waits) : 0;
+}
+
+static void yield_until_seen(void *way)
+{
+    struct cp__recording_stats stats;
+
+    go(waits, way);
+    cp_yield();
+    looks = start_recording(CP__WAIT_EVENT_WALL, MS);
+    while (cp__recording_each(looks, &stats, check_if_runnable, NULL) == 0)
+        sched_yield();
+    cp__recording_free(looks);
+}
+
+CP_TEST(copied_stacks_of_runnable_gs_are_exact)
+{
+    run(1, yield_until_seen, (void *)(uintptr_t)by_yield);
+}
+
+CP_TEST(copied_stacks_of_waiting_threads_are_exact)
+{
+    pthread_t thread;
+
+    CHECK_EQ(sem_init(&may_go_on, 0, 0), 0);
+    looks = start_recording(CP__WAIT_EVENT_WALL, MS);
+    CHECK_EQ(pthread_create(&thread, NULL, wait_as_m, NULL), 0);
+    wait_for_look(CP_WAIT_IO);
+    sem_post(&may_go_on);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    cp__recording_free(looks);
+}
+
 /* ---- Gs that move ---------------------------------------------------------------------------- */
 
 static struct cp_g moving;
