@@ -75,7 +75,8 @@ struct cp_accounts_info {
      * their own, those that came first. */
     bool is_rest;
     /* What Gs did while they had these labels. sum->gs counts those that have the labels, and those that had
-     * them at their end. A thread that has waited by cp_wait_begin() counts as a G. */
+     * them at their end. A thread that has waited by cp_wait_begin() counts as a G, and does
+     * nothing of its own while it runs one. */
     const struct cp_account *sum;
     uint64_t running; /* how many of the Gs that live run, are ready, and wait at this moment */
     uint64_t runnable;

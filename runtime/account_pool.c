@@ -299,6 +299,7 @@ void cp__account_advance(struct cp__account_copy *copy, uint64_t now)
     case CP__G_WAITING:
         copy->values.waited[copy->reason] += lasted;
         break;
+    case CP__G_AWAY:
     case CP__G_DORMANT:
         break;
     }
@@ -340,10 +341,13 @@ int cp__accounts_each(cp__account_each_fn *fn, void *context)
 
 /* ---- In the child of a fork ------------------------------------------------------------------ */
 
-/* The parent's Gs, and their times, are the parent's. What its other threads did is not known. */
-void cp__accounts_forget(const struct cp__m *m)
+/* The parent's Gs, and their times, are the parent's. What its other threads did is not known. This one goes
+ * on with what it did. */
+void cp__accounts_forget(struct cp__m *m)
 {
     const struct cp_g *running = m == NULL ? NULL : m->head.g;
+    const struct cp__account *of_g = running == NULL ? NULL : running->account;
+    const struct cp__account *own = m == NULL ? NULL : m->self.account;
     const uint64_t now = cp__account_now_early();
 
     cp__lock_reset(&pool.lock);
@@ -354,8 +358,10 @@ void cp__accounts_forget(const struct cp__m *m)
             account->version &= ~(uint64_t)1;
             account->waited_for = (1u << CP_WAIT_REASONS) - 1; /* a change may have been half done */
             begin_account(account, now);
-            if (running == NULL || account != running->account)
+            if (account != of_g && account != own)
                 account->state = CP__G_DORMANT;
         }
     }
+    if (m != NULL)
+        m->own_since = now;
 }

@@ -83,7 +83,7 @@ static struct cp__m *new_m(const void *frame_pointer, struct cp_error *err)
     m->cpu_clock = cp__os_thread_clock(m->tid);
     m->stack = cp__thread_stack();
     m->n_creators = cp__unwind_callers(frame_pointer, &m->stack, m->creators, CP__M_CREATORS);
-    m->attached_at = cp__account_now_early();
+    m->own_since = cp__account_now_early();
     m->self = (struct cp_g){.stack_lo = m->stack.lo, .stack_hi = m->stack.hi};
     m->random = (uint64_t)m->tid * 0x9e3779b97f4a7c15u ^ cp__os_clock_ns_from_handler(CLOCK_MONOTONIC);
     return m;

@@ -97,7 +97,7 @@ static void after_in_child(void)
 {
     const struct cp__watch_calls *calls = cp__watch_calls_get();
     const struct cp__wait_calls *wait_calls = cp__wait_calls_get();
-    const struct cp__m *m = cp__m_current;
+    struct cp__m *m = cp__m_current;
     const bool opened_traps = m != NULL && m->blocked_traps_with != 0;
 
     cp__fork_child_resets();

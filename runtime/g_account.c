@@ -48,6 +48,8 @@ static void run_untold(struct cp__account *account, uint64_t now)
         end_wait(account, CP__G_RUNNING, now);
     else if (account->state == CP__G_RUNNABLE)
         cp_add_single_writer(&account->values.runnable, begin_state(account, CP__G_RUNNING, now));
+    else if (account->state == CP__G_AWAY)
+        begin_state(account, CP__G_RUNNING, now);
     else
         wake_dormant(account, now);
     cp_store_relaxed(&account->state, CP__G_RUNNING); /* relaxed: within the change */
@@ -130,11 +132,33 @@ static void publish(struct cp_m *m, struct cp__account *account)
     cp_store_release(&((struct cp__m *)m)->account, account);
 }
 
+/* The thread is about to run a G, or has run one. Most threads have no account of their own. */
+static void leave_own(struct cp__account *own, uint64_t now)
+{
+    if (own->state != CP__G_RUNNING)
+        return;
+    cp__account_begin_change(own);
+    cp_add_single_writer(&own->values.running, begin_state(own, CP__G_AWAY, now));
+    cp__account_end_change(own);
+}
+
+static void enter_own(struct cp__m *m, uint64_t now)
+{
+    struct cp__account *own = m->self.account;
+
+    m->own_since = now;
+    if (__builtin_expect(own == NULL, 1) || own->state != CP__G_AWAY)
+        return;
+    cp__account_begin_change(own);
+    begin_state(own, CP__G_RUNNING, now);
+    cp__account_end_change(own);
+}
+
 /* The M leaves what it runs, and is about to run g. */
 static void switch_accounts(struct cp_m *m, struct cp_g *g)
 {
+    struct cp__account *account, *own = ((struct cp__m *)m)->self.account;
     struct cp_g *from = m->g;
-    struct cp__account *account;
     uint64_t now, runnable;
 
     if (from == g)
@@ -142,7 +166,10 @@ static void switch_accounts(struct cp_m *m, struct cp_g *g)
     now = switch_time(m);
     if (from != NULL && from->account != NULL)
         leave_g(from->account, now);
+    if (__builtin_expect(from == NULL && own != NULL, 0))
+        leave_own(own, now);
     if (g == NULL) {
+        enter_own((struct cp__m *)m, now);
         publish(m, NULL);
         m->left_at = now;
         return;
@@ -252,7 +279,7 @@ __attribute__((noinline)) void cp_g_ready_accounted(struct cp_g *g)
     }
 }
 
-/* A thread's own account begins with its M. */
+/* A thread's own account begins with its M, or when the thread has run a G last. */
 static struct cp__account *account_here(struct cp__m *m)
 {
     struct cp_g *g = m->head.g != NULL ? m->head.g : &m->self;
@@ -261,7 +288,7 @@ static struct cp__account *account_here(struct cp__m *m)
     if (g == &m->self && g->account == NULL)
         g->account =
             cp__account_new(m, CP__ACCOUNT_OF_M | (uint64_t)m->tid, CP__G_RUNNING,
-                            m->attached_at > begun ? m->attached_at : begun, cp__label_sum_of(g->labels));
+                            m->own_since > begun ? m->own_since : begun, cp__label_sum_of(g->labels));
     return g->account;
 }
 

@@ -10,11 +10,14 @@
  *   RUNNABLE    no M runs the G, and it could run     RUNNING    cp_execute() to the G, on its M
  *   RUNNING     an M runs it                          RUNNABLE   cp_execute() from the G
  *                                                     WAITING    the same, after cp_g_park()
+ *                                                     AWAY       cp_execute() to a G
  *   WAITING     it waits for account->reason          RUNNABLE   cp_g_ready()
  *                                                     RUNNING    cp_execute() to it: nobody has told who made
  *                                                                it ready
  *   DORMANT     the parent of this process had the    RUNNING    cp_execute() to it, which begins it anew
  *               G: nobody knows whether it is here
+ *   AWAY        it is a thread's own, and the thread  RUNNING    cp_execute() from the G
+ *               runs a G, whose time it is
  *
  * All times are stamps (ticks.h), less the time in which accounts were switched off: cp__account_now().
  */
@@ -28,7 +31,7 @@
 /* In the id of the account that a thread has for itself. */
 #define CP__ACCOUNT_OF_M ((uint64_t)1 << 63)
 
-enum cp__g_state { CP__G_RUNNABLE, CP__G_RUNNING, CP__G_WAITING, CP__G_DORMANT };
+enum cp__g_state { CP__G_RUNNABLE, CP__G_RUNNING, CP__G_WAITING, CP__G_AWAY, CP__G_DORMANT };
 
 /* What adds up. */
 struct cp__account_values {
@@ -182,7 +185,7 @@ void cp__account_free(struct cp__m *m, struct cp__account *account);
 void cp__accounts_leave(struct cp__m *m);
 /* In the child of a fork, whose only thread has m or is no M: all accounts begin anew, most of them dormant.
  */
-void cp__accounts_forget(const struct cp__m *m);
+void cp__accounts_forget(struct cp__m *m);
 
 /* A copy of an account, of one moment. */
 struct cp__account_copy {

@@ -119,8 +119,8 @@ static int pass_sum(const struct told *told, cp_accounts_fn *fn, void *context)
 {
     const struct cp__label_sum_found *found = &told->found;
     struct cp_account sum = {.size = sizeof sum};
-    const uint64_t living =
-        found->living[CP__G_RUNNING] + found->living[CP__G_RUNNABLE] + found->living[CP__G_WAITING];
+    const uint64_t living = found->living[CP__G_RUNNING] + found->living[CP__G_RUNNABLE] +
+                            found->living[CP__G_WAITING] + found->living[CP__G_AWAY];
     const struct cp_accounts_info info = {.size = sizeof info,
                                           .labels = told->labels,
                                           .is_rest = told->is_rest,

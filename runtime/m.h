@@ -228,7 +228,7 @@ struct cp__m {
 
     void *watch;                       /* what runtime/watch/ keeps for the M; NULL: nothing */
     void *wait;                        /* the same of runtime/wait/ */
-    uint64_t attached_at;              /* as of cp__account_now() */
+    uint64_t own_since;                /* since when the thread has run no G, as of cp__account_now() */
     uint64_t waits_of;                 /* when accounts had last been switched on at the first of n_waits */
     unsigned n_waits;                  /* how many cp_wait_begin() have no cp_wait_end() yet */
     struct cp__account *free_accounts; /* see account_pool.c */

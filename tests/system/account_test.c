@@ -445,6 +445,66 @@ static void check_in_child(struct cp_m *m, struct cp_g *g)
     _exit(0);
 }
 
+/* The Gs that a thread runs have their time; the thread has what is between them. */
+CP_TEST(a_thread_that_waits_has_not_the_time_of_its_gs)
+{
+    struct cp_m *m = attached();
+    const uint64_t begin = wall_ns();
+    struct cp_account sum;
+    struct cp_g g;
+
+    cp_g_init(&g, stack, stack + sizeof stack, NULL);
+    for (int i = 0; i < 3; i++) {
+        cp_execute(m, &g);
+        compute(4 * MS);
+        cp_execute(m, NULL);
+        cp_wait_begin(CP_WAIT_DESCRIPTOR, NULL);
+        compute(MS);
+        cp_wait_end();
+        compute(MS);
+    }
+    sum = total();
+    CHECKF(sum.running_ns >= LONG(14 * MS) && sum.running_ns + 3 * MS <= wall_ns() - begin, "%llu ns of %llu",
+           (unsigned long long)sum.running_ns, (unsigned long long)(wall_ns() - begin));
+    CHECK_EQ(sum.gs, 2);
+    cp_g_fini(&g);
+    cp_m_detach(m);
+    CHECK_EQ(total().gs, 2);
+}
+
+static void check_threads_own_in_child(void)
+{
+    struct cp_account sum;
+
+    compute(2 * MS);
+    sum = total();
+    CHECK(sum.running_ns >= LONG(2 * MS) && sum.gs == 1);
+    cp_wait_begin(CP_WAIT_IO, NULL);
+    cp_wait_end();
+    sum = total();
+    CHECK(sum.running_ns >= LONG(2 * MS) && LONG(sum.lifetime_ns) <= wall_ns() - forked_at);
+    _exit(0);
+}
+
+CP_TEST(a_thread_goes_on_in_a_child)
+{
+    struct cp_m *m = attached();
+    int status;
+    pid_t pid;
+
+    cp_wait_begin(CP_WAIT_IO, NULL);
+    cp_wait_end();
+    compute(10 * MS);
+    forked_at = wall_ns();
+    pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0)
+        check_threads_own_in_child();
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+    cp_m_detach(m);
+}
+
 CP_TEST(a_child_begins_anew)
 {
     struct cp_m *m = attached();
