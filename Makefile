@@ -287,6 +287,7 @@ BENCH_memory = -benchtime 1x
 BENCH_scale = -benchtime 15x
 BENCH_watch = -benchtime 201x
 BENCH_wait = -benchtime 1001x
+BENCH_wall = -benchtime 5x
 BENCH_account = -benchtime 201x
 # Only for the page's files, its tests, and the command's search for what it preloads.
 CFLAGS_ui_files = -Wa,-I,$(ui)

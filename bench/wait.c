@@ -151,6 +151,7 @@ CP_BENCHMARK(Wait)
         {"runnable each taken", true, CP__WAIT_EVENT_RUNNABLE, 1},
         {"lock none taken", true, CP__WAIT_EVENT_LOCK, 1000000000},
         {"lock each taken", true, CP__WAIT_EVENT_LOCK, 1},
+        {"wall", true, CP__WAIT_EVENT_WALL, 10000000},
     };
 
     for (size_t i = 0; i < sizeof situations / sizeof situations[0]; i++)

@@ -91,15 +91,15 @@ static void one_runs(void *arg)
     CP_LABEL_SCOPE("role", "runner");
     begin = now_ns();
     recording = start_recording(CP__WAIT_EVENT_WALL, PERIOD);
-    while (states_of(recording).ns[CP__WALL_WAITING] < (uint64_t)WAITERS * 20 * PERIOD)
+    while (states_of(recording).ns[CP__WALL_WAITING] < (uint64_t)WAITERS * 5 * PERIOD)
         ;
     cp__recording_stop(recording);
     passed = now_ns() - begin;
     by = states_of(recording);
     CHECK_EQ(by.ns[CP__WALL_WAITING], WAITERS * by.ns[CP__WALL_RUNNING]);
     CHECK_EQ(by.ns[CP__WALL_RUNNABLE], READY * by.ns[CP__WALL_RUNNING]);
-    CHECK(by.ns[CP__WALL_RUNNING] >= 20 * PERIOD && by.ns[CP__WALL_RUNNING] <= passed);
-    CHECK(by.samples > 9 * 19.9 &&
+    CHECK(by.ns[CP__WALL_RUNNING] >= 5 * PERIOD && by.ns[CP__WALL_RUNNING] <= passed);
+    CHECK(by.samples > 9 * 4.9 &&
           by.samples < (double)by.ns[CP__WALL_RUNNING] * (1 + WAITERS + READY) / PERIOD + 1);
     CHECK_EQ(seek(recording, CP_WAIT_CHANNEL_RECEIVE, 0, "waiter").delay, by.ns[CP__WALL_WAITING]);
     CHECK(seek(recording, CP_WAIT_CHANNEL_RECEIVE, 0, "waiter").object != NULL);
@@ -198,10 +198,10 @@ static void *end_when_seen(void *arg)
     struct cp__recording_stats stats;
     unsigned seen[2] = {0, 0};
 
-    while (seen[0] < 2 || seen[1] < 2 || states_of(recording).sampled[CP__WALL_RUNNING] < 5) {
+    while (seen[0] < 1 || seen[1] < 1 || states_of(recording).sampled[CP__WALL_RUNNING] < 2) {
         seen[0] = seen[1] = 0;
         CHECK_EQ(cp__recording_each(recording, &stats, check_whose, seen), 0);
-        sched_yield();
+        nanosleep(&(const struct timespec){.tv_nsec = 5 * MS}, NULL);
     }
     cp_store_relaxed(&is_over, 1u); /* relaxed: as above */
     return NULL;
@@ -221,7 +221,7 @@ CP_TEST(a_stack_is_never_anothers)
     pthread_t thread;
 
     CHECK_EQ(pthread_create(&thread, NULL, end_when_seen, recording), 0);
-    run(2, yield_both, NULL);
+    run(1, yield_both, NULL);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     cp__recording_stop(recording);
     CHECK_EQ(cp__recording_each(recording, &stats, check_whose, seen), 0);
@@ -248,10 +248,10 @@ static void begin_many(void *arg)
 {
     struct cp__recording *recording = arg;
 
-    for (uintptr_t k = 0; states_of(recording).samples < 200; k++) {
+    for (uintptr_t k = 0; states_of(recording).samples < 50; k++) {
         for (uintptr_t i = 0; i < 200; i++)
             go(live_briefly, (void *)(k + i));
-        cp_sleep(100000);
+        cp_sleep(MS);
     }
 }
 
@@ -261,7 +261,7 @@ CP_TEST(gs_end_while_they_are_sampled)
 
     run(2, begin_many, recording);
     cp__recording_stop(recording);
-    CHECK(states_of(recording).samples >= 200);
+    CHECK(states_of(recording).samples >= 50);
     cp__recording_free(recording);
 }
 
@@ -282,12 +282,12 @@ static void many_wait(void *arg)
     cp_yield();
     begin = now_ns();
     recording = start_recording(CP__WAIT_EVENT_WALL, PERIOD);
-    while (states_of(recording).sampled[CP__WALL_WAITING] < (uint64_t)10 * CP__WALL_DRAWN_MAX)
-        ;
+    while (states_of(recording).sampled[CP__WALL_WAITING] < (uint64_t)4 * CP__WALL_DRAWN_MAX)
+        cp_sleep(MS);
     cp__recording_stop(recording);
     passed = now_ns() - begin;
     by = states_of(recording);
-    CHECK(by.ns[CP__WALL_WAITING] > MANY * 3 * PERIOD);
+    CHECK(by.ns[CP__WALL_WAITING] > MANY * 2 * PERIOD);
     CHECK((double)by.ns[CP__WALL_WAITING] < (double)passed * MANY * 1.2);
     cp__recording_free(recording);
     cp_chan_close(chan);
@@ -327,6 +327,8 @@ CP_TEST(a_child_of_a_fork_has_no_thread_that_looks)
     int status;
     pid_t child;
 
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer lets the child of a fork start no thread");
     cp_wait_begin(CP_WAIT_IO, NULL);
     while (states_of(recording).sampled[CP__WALL_WAITING] < 5)
         sched_yield();
