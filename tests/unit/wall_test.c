@@ -145,6 +145,8 @@ static void compute(void *arg)
 
 CP_TEST(a_g_that_computes_tells_its_stack)
 {
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer hands signals on when the program calls something");
     run(1, compute, NULL);
 }
 
@@ -295,6 +297,8 @@ static void many_wait(void *arg)
 
 CP_TEST(many_gs_are_drawn_from)
 {
+    if (TEST_TSAN)
+        SKIP("ThreadSanitizer knows 8128 stacks at most");
     chan = cp_chan_new(sizeof(int), 0);
     run(1, many_wait, NULL);
     cp_chan_free(chan);
