@@ -185,7 +185,7 @@ static int check_whose(void *context, const struct cp__waits *waits)
     unsigned *seen = context;
 
     for (unsigned k = 0; k < 2; k++) {
-        if (place_of_frame(waits, returns_to_of[k]) == waits->depth)
+        if (place_of_frame(waits, cp_load_relaxed(&returns_to_of[k])) == waits->depth) /* relaxed: as there */
             continue;
         CHECKF(who != NULL && strcmp(who, k == 0 ? "first" : "second") == 0, "%s has the stack of %u",
                who == NULL ? "nobody" : who, k);
