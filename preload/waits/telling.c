@@ -1,6 +1,7 @@
 /* See telling.h. */
 #include "telling.h"
 
+#include <pthread.h>
 #include <signal.h>
 
 #include "waiters.h"
@@ -67,5 +68,6 @@ __attribute__((constructor)) static void begin_to_tell(void)
 {
     for (int i = 0; i < CP__NEXT_COUNT; i++)
         cp__next_find((enum cp__next_name)i);
+    pthread_atfork(NULL, NULL, cp__waiters_forget);
     cp__tellers = &cp__preload_wait_tellers;
 }

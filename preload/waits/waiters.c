@@ -53,6 +53,17 @@ void cp__waiter_end(void)
     cp_store_release(&entry->lock, 0);     /* pairs with the exchange in cp__waiter_begin() */
 }
 
+/* An entry that has a lock has been counted before. */
+void cp__waiters_forget(void)
+{
+    if (n_waiters == 0)
+        return;
+    for (unsigned i = 0; i < ENTRIES; i++)
+        entries[i].lock = 0;
+    n_waiters = 0;
+    own = NULL;
+}
+
 /* Takes what the entry has waited for so far. If its thread ends the wait at the same time, or another one
  * gets the entry, nobody is credited. */
 static void take_wait(struct lock_waiter *entry, const void *lock, uint64_t now, struct cp__made_wait *found)

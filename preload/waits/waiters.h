@@ -26,6 +26,8 @@
 void cp__waiter_begin(const void *lock);
 /* It waits no longer, if it did. */
 void cp__waiter_end(void);
+/* In the child of a fork: those who waited are the parent's threads. */
+void cp__waiters_forget(void);
 
 /* How long others have waited, in stamps. */
 struct cp__made_wait {

@@ -1,9 +1,9 @@
 /*
  * A program of pthreads that knows nothing of the profiler, for run_waits_test.c to run under
  * `counterpoint run -e wait`. Its argument says what it does: "causes" waits 100 ms in each of a few
- * functions, "torture" has 8 threads take one lock, "jumps" jumps out of waits, "tosses" does so all the
- * time, "allocator" waits in its own malloc() and in handlers, and "alone" waits for nobody. Prints only what
- * it would print without a profiler, too.
+ * functions, "torture" has 8 threads take one lock, "forks" forks while one waits for a lock, "jumps" jumps
+ * out of waits, "tosses" does so all the time, "allocator" waits in its own malloc() and in handlers, and
+ * "alone" waits for nobody. Prints only what it would print without a profiler, too.
  */
 #include <errno.h>
 #include <poll.h>
@@ -178,6 +178,51 @@ static void known_causes(void)
     wait_for_thread(thread);
     wait_for_child();
     wait_asleep();
+}
+
+/* ---- Fork ------------------------------------------------------------------------------------ */
+
+static void *wait_for_parent(void *unused)
+{
+    sem_post(&shared.is_held);
+    wait_for_lock();
+    return unused;
+}
+
+CAUSE unlock_as_child(void)
+{
+    for (int i = 0; i < 3; i++) {
+        let_pass(KNOWN_MS / 10);
+        pthread_mutex_unlock(&shared.lock);
+        sink = pthread_mutex_lock(&shared.lock);
+    }
+}
+
+CAUSE unlock_as_parent(void)
+{
+    let_pass(KNOWN_MS);
+    sink = pthread_mutex_unlock(&shared.lock);
+}
+
+static void fork_while_one_waits(void)
+{
+    pthread_t thread;
+    pid_t child;
+
+    sem_init(&shared.is_held, 0, 0);
+    pthread_mutex_lock(&shared.lock);
+    if (pthread_create(&thread, NULL, wait_for_parent, NULL) != 0)
+        abort();
+    sem_wait(&shared.is_held);
+    let_pass(KNOWN_MS / 2);
+    child = fork();
+    if (child == 0) {
+        unlock_as_child();
+        exit(0);
+    }
+    waitpid(child, NULL, 0);
+    unlock_as_parent();
+    pthread_join(thread, NULL);
 }
 
 /* ---- Torture --------------------------------------------------------------------------------- */
@@ -379,6 +424,8 @@ int main(int argc, char **argv)
 
     if (strcmp(what, "causes") == 0) {
         known_causes();
+    } else if (strcmp(what, "forks") == 0) {
+        fork_while_one_waits();
     } else if (strcmp(what, "torture") == 0) {
         torture();
     } else if (strcmp(what, "jumps") == 0) {

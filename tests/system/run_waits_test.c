@@ -96,6 +96,19 @@ CP_TEST(who_holds_a_lock_is_credited_with_the_waits)
     free(traces);
 }
 
+/* The child of a fork has the parent's memory, but none of the threads that wait. */
+CP_TEST(a_child_has_made_nobody_wait)
+{
+    char *traces;
+
+    build_stranger("target", "waits_target.c");
+    free(run_waiting("-e lock:1000", "./target forks"));
+    traces = read_delays("-traces");
+    CHECK_CONTAINS(traces, "unlock_as_parent");
+    CHECK(strstr(traces, "unlock_as_child") == NULL);
+    free(traces);
+}
+
 /* A free lock is no wait, and the profiler's own calls are not the program's. */
 CP_TEST(what_does_not_wait_is_not_there)
 {
