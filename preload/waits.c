@@ -50,7 +50,8 @@ static uint64_t tell_now(void)
     return cp__account_now();
 }
 
-static __attribute__((noinline)) void tell_made_wait(const void *lock, uint64_t lasted)
+static __attribute__((noinline)) void tell_made_wait(enum cp_wait_reason reason, const void *object,
+                                                     uint64_t lasted)
 {
     const struct cp__registers caller = {.pc = (uintptr_t)__builtin_return_address(0),
                                          .sp = (uintptr_t)__builtin_dwarf_cfa(),
@@ -61,7 +62,7 @@ static __attribute__((noinline)) void tell_made_wait(const void *lock, uint64_t 
     hold_signals(&before);
     cp__heap_is_own = true;
     cp_fence_signal();
-    cp__wait_made(CP_WAIT_LOCK, lock, lasted, &caller);
+    cp__wait_made(reason, object, lasted, &caller);
     cp_fence_signal();
     cp__heap_is_own = false;
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -17,10 +17,10 @@ struct cp__wait_tellers {
     void (*end)(uint64_t least_ns);                                /* cp__wait_end_if() */
     void (*forget)(void);                                          /* cp__wait_abandon() */
     uint64_t (*now)(void);                                         /* cp__account_now() */
-    const uint32_t *lock_events; /* not 0: somebody records who makes others wait for locks */
-    /* The caller has made another thread wait for a lock, for so many stamps. The stack begins with the
+    const uint32_t *lock_events; /* not 0: somebody records who makes others wait */
+    /* The caller has made another thread wait for the object, for so many stamps. The stack begins with the
      * caller of this function. */
-    void (*made_wait)(const void *lock, uint64_t lasted);
+    void (*made_wait)(enum cp_wait_reason reason, const void *object, uint64_t lasted);
     uintptr_t code, code_end; /* the library's own: its calls are not the program's */
 };
 /* In the library of waits a weak one: without the first library, nothing is told. */

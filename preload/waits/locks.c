@@ -9,14 +9,7 @@
 #include <threads.h>
 #include <time.h>
 
-#include "telling.h"
 #include "waiters.h"
-
-/* Tells of a wait for a lock until the end of the block. */
-#define TELL_LOCK(lock, least_ns)                                                                            \
-    TELL(true, CP_WAIT_LOCK, lock, least_ns);                                                                \
-    if (telling_.is_told)                                                                                    \
-    cp__waiter_begin(lock)
 
 /* Defines a function that returns what the other one does, unless that is `busy`. */
 #define LOCK(name, trying, type, busy)                                                                       \
@@ -28,7 +21,7 @@
             return NEXT(name)(lock);                                                                         \
         result = trying(lock);                                                                               \
         if (result == (busy)) {                                                                              \
-            TELL_LOCK(lock, 0);                                                                              \
+            TELL_WAITER(CP_WAIT_LOCK, lock, 0);                                                              \
             result = NEXT(name)(lock);                                                                       \
         }                                                                                                    \
         return result;                                                                                       \
@@ -42,7 +35,7 @@ LOCK(mtx_lock, mtx_trylock, mtx_t, thrd_busy)
 #define TIMED_LOCK(name, type, parameters, arguments)                                                        \
     int name(type *lock, parameters)                                                                         \
     {                                                                                                        \
-        TELL_LOCK(lock, CP__LOCK_NS);                                                                        \
+        TELL_WAITER(CP_WAIT_LOCK, lock, CP__LOCK_NS);                                                        \
         return NEXT(name)(lock, arguments);                                                                  \
     }
 #define COMMA ,
@@ -60,20 +53,7 @@ TIMED_LOCK(mtx_timedlock, mtx_t, const struct timespec *limit, limit)
 
 /* ---- Giving back ----------------------------------------------------------------------------- */
 
-/* Whoever gives a lock back is told of when others have it. */
-#define UNLOCK(name, type)                                                                                   \
-    int name(type *lock)                                                                                     \
-    {                                                                                                        \
-        struct cp__made_wait found;                                                                          \
-        int result;                                                                                          \
-                                                                                                             \
-        if (!cp__waits_are_wanted(__builtin_return_address(0)))                                              \
-            return NEXT(name)(lock);                                                                         \
-        cp__waiters_find(lock, &found);                                                                      \
-        result = NEXT(name)(lock);                                                                           \
-        CP__WAITERS_CREDIT(lock, &found);                                                                    \
-        return result;                                                                                       \
-    }
+#define UNLOCK(name, type) RELEASE(name, type, CP_WAIT_LOCK)
 
 UNLOCK(pthread_mutex_unlock, pthread_mutex_t)
 UNLOCK(pthread_rwlock_unlock, pthread_rwlock_t)

@@ -7,12 +7,22 @@
 #include <threads.h>
 #include <time.h>
 
-#include "telling.h"
+#include "waiters.h"
 
 /* ---- Conditions, barriers -------------------------------------------------------------------- */
 
+/* Whom the caller has made wait for the mutex is told before: the wait for the condition may have no end. */
 #define CONDITION(name, parameters, arguments)                                                               \
-    CALL(int, name, parameters, arguments, true, CP_WAIT_CONDITION, condition, 0)
+    int name parameters                                                                                      \
+    {                                                                                                        \
+        struct cp__made_wait found = {0};                                                                    \
+                                                                                                             \
+        if (cp__waits_are_wanted(__builtin_return_address(0)))                                               \
+            cp__waiters_find(mutex, &found);                                                                 \
+        CP__WAITERS_CREDIT(CP_WAIT_LOCK, mutex, &found);                                                     \
+        TELL_WAITER(CP_WAIT_CONDITION, condition, 0);                                                        \
+        return NEXT(name) arguments;                                                                         \
+    }
 
 CONDITION(pthread_cond_wait, (pthread_cond_t * condition, pthread_mutex_t *mutex), (condition, mutex))
 CONDITION(pthread_cond_timedwait,
@@ -25,7 +35,26 @@ CONDITION(cnd_wait, (cnd_t * condition, mtx_t *mutex), (condition, mutex))
 CONDITION(cnd_timedwait, (cnd_t * condition, mtx_t *mutex, const struct timespec *limit),
           (condition, mutex, limit))
 
-CALL(int, pthread_barrier_wait, (pthread_barrier_t * barrier), (barrier), true, CP_WAIT_GROUP, barrier, 0)
+RELEASE(pthread_cond_signal, pthread_cond_t, CP_WAIT_CONDITION)
+RELEASE(pthread_cond_broadcast, pthread_cond_t, CP_WAIT_CONDITION)
+RELEASE(cnd_signal, cnd_t, CP_WAIT_CONDITION)
+RELEASE(cnd_broadcast, cnd_t, CP_WAIT_CONDITION)
+
+/* Whoever comes has made those wait that are there. */
+int pthread_barrier_wait(pthread_barrier_t *barrier)
+{
+    struct cp__made_wait found = {0};
+    int result;
+
+    if (cp__waits_are_wanted(__builtin_return_address(0)))
+        cp__waiters_find(barrier, &found);
+    {
+        TELL_WAITER(CP_WAIT_GROUP, barrier, 0);
+        result = NEXT(pthread_barrier_wait)(barrier);
+    }
+    CP__WAITERS_CREDIT(CP_WAIT_GROUP, barrier, &found);
+    return result;
+}
 
 /* ---- Semaphores ------------------------------------------------------------------------------ */
 
@@ -40,14 +69,23 @@ int sem_wait(sem_t *semaphore)
     if (sem_trywait(semaphore) == 0)
         return 0;
     errno = saved_errno;
-    TELL(true, CP_WAIT_SEMAPHORE, semaphore, 0);
+    TELL_WAITER(CP_WAIT_SEMAPHORE, semaphore, 0);
     return NEXT(sem_wait)(semaphore);
 }
 
-CALL(int, sem_timedwait, (sem_t * semaphore, const struct timespec *limit), (semaphore, limit), true,
-     CP_WAIT_SEMAPHORE, semaphore, CP__LOCK_NS)
-CALL(int, sem_clockwait, (sem_t * semaphore, clockid_t clock, const struct timespec *limit),
-     (semaphore, clock, limit), true, CP_WAIT_SEMAPHORE, semaphore, CP__LOCK_NS)
+int sem_timedwait(sem_t *semaphore, const struct timespec *limit)
+{
+    TELL_WAITER(CP_WAIT_SEMAPHORE, semaphore, CP__LOCK_NS);
+    return NEXT(sem_timedwait)(semaphore, limit);
+}
+
+int sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *limit)
+{
+    TELL_WAITER(CP_WAIT_SEMAPHORE, semaphore, CP__LOCK_NS);
+    return NEXT(sem_clockwait)(semaphore, clock, limit);
+}
+
+RELEASE(sem_post, sem_t, CP_WAIT_SEMAPHORE)
 
 /* ---- The end of threads and processes -------------------------------------------------------- */
 

@@ -13,18 +13,21 @@
         x(pthread_rwlock_unlock) x(mtx_unlock) x(pthread_rwlock_rdlock) x(pthread_rwlock_timedrdlock)        \
             x(pthread_rwlock_clockrdlock) x(pthread_rwlock_wrlock) x(pthread_rwlock_timedwrlock)             \
                 x(pthread_rwlock_clockwrlock) x(mtx_lock) x(mtx_timedlock) x(pthread_cond_wait)              \
-                    x(pthread_cond_timedwait) x(pthread_cond_clockwait) x(cnd_wait) x(cnd_timedwait)         \
-                        x(sem_wait) x(sem_timedwait) x(sem_clockwait) x(pthread_barrier_wait)                \
-                            x(pthread_join) x(pthread_timedjoin_np) x(pthread_clockjoin_np) x(thrd_join)     \
-                                x(poll) x(ppoll) x(__poll_chk) x(__ppoll_chk) x(select) x(pselect)           \
-                                    x(epoll_wait) x(epoll_pwait) x(epoll_pwait2) x(accept) x(accept4)        \
-                                        x(connect) x(nanosleep) x(clock_nanosleep) x(sleep) x(usleep)        \
-                                            x(thrd_sleep) x(wait) x(waitpid) x(waitid) x(wait3) x(wait4)     \
-                                                x(read) x(__read_chk) x(readv) x(write) x(writev) x(recv)    \
-                                                    x(__recv_chk) x(recvfrom) x(__recvfrom_chk) x(recvmsg)   \
-                                                        x(recvmmsg) x(send) x(sendto) x(sendmsg) x(sendmmsg) \
-                                                            x(siglongjmp) x(longjmp) x(_longjmp)             \
-                                                                x(__longjmp_chk)
+                    x(pthread_cond_signal) x(pthread_cond_broadcast) x(cnd_signal) x(cnd_broadcast)          \
+                        x(sem_post) x(pthread_cond_timedwait) x(pthread_cond_clockwait) x(cnd_wait)          \
+                            x(cnd_timedwait) x(sem_wait) x(sem_timedwait) x(sem_clockwait)                   \
+                                x(pthread_barrier_wait) x(pthread_join) x(pthread_timedjoin_np)              \
+                                    x(pthread_clockjoin_np) x(thrd_join) x(poll) x(ppoll) x(__poll_chk)      \
+                                        x(__ppoll_chk) x(select) x(pselect) x(epoll_wait) x(epoll_pwait)     \
+                                            x(epoll_pwait2) x(accept) x(accept4) x(connect) x(nanosleep)     \
+                                                x(clock_nanosleep) x(sleep) x(usleep) x(thrd_sleep) x(wait)  \
+                                                    x(waitpid) x(waitid) x(wait3) x(wait4) x(read)           \
+                                                        x(__read_chk) x(readv) x(write) x(writev) x(recv)    \
+                                                            x(__recv_chk) x(recvfrom) x(__recvfrom_chk)      \
+                                                                x(recvmsg) x(recvmmsg) x(send) x(sendto)     \
+                                                                    x(sendmsg) x(sendmmsg) x(siglongjmp)     \
+                                                                        x(longjmp) x(_longjmp)               \
+                                                                            x(__longjmp_chk)
 
 #define CP__NEXT_NUMBER(name) CP__NEXT_##name,
 enum cp__next_name { CP__NEXT_NAMES(CP__NEXT_NUMBER) CP__NEXT_COUNT };

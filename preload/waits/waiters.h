@@ -1,5 +1,7 @@
 /*
- * Who waits for which lock, so that whoever gives it back is credited with having made others wait.
+ * Who waits for which lock, so that whoever gives it back is credited with having made others wait. What is
+ * said of locks here holds for semaphores, conditions and barriers, too: whoever posts, signals or comes to
+ * the barrier gives it back.
  *
  * A thread that waits for a lock has an entry: the lock, and the moment from which on nobody has been
  * credited yet. Whoever gives the lock back takes what has passed since from all entries of the lock, and is
@@ -19,6 +21,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "telling.h"
+
 /* How many waiters of one lock can be told. */
 #define CP__WAITERS_OF_LOCK 8
 
@@ -36,14 +40,36 @@ struct cp__made_wait {
 };
 /* Before the calling thread gives the lock back: finds whom it has made wait. */
 void cp__waiters_find(const void *lock, struct cp__made_wait *found);
-/* Afterwards, in the function that the program has called, with which the stack begins. */
-#define CP__WAITERS_CREDIT(lock, found)                                                                      \
+/* In the function that the program has called, with which the stack begins; if it can be, when others have
+ * the lock. */
+#define CP__WAITERS_CREDIT(reason, lock, found)                                                              \
     do {                                                                                                     \
         if (__builtin_expect((found)->n > 0, 0) && cp__telling_begins(true)) {                               \
             for (unsigned i_ = 0; i_ < (found)->n; i_++)                                                     \
-                cp__tellers->made_wait(lock, (found)->lasted[i_]);                                           \
+                cp__tellers->made_wait(reason, lock, (found)->lasted[i_]);                                   \
             cp__telling_has_credited();                                                                      \
         }                                                                                                    \
     } while (0)
+
+/* Tells of a wait until the end of the block, for which whoever ends it is credited. */
+#define TELL_WAITER(reason, object, least_ns)                                                                \
+    TELL(true, reason, object, least_ns);                                                                    \
+    if (telling_.is_told)                                                                                    \
+    cp__waiter_begin(object)
+
+/* Defines a function that ends such waits. */
+#define RELEASE(name, type, reason)                                                                          \
+    int name(type *object)                                                                                   \
+    {                                                                                                        \
+        struct cp__made_wait found;                                                                          \
+        int result;                                                                                          \
+                                                                                                             \
+        if (!cp__waits_are_wanted(__builtin_return_address(0)))                                              \
+            return NEXT(name)(object);                                                                       \
+        cp__waiters_find(object, &found);                                                                    \
+        result = NEXT(name)(object);                                                                         \
+        CP__WAITERS_CREDIT(reason, object, &found);                                                          \
+        return result;                                                                                       \
+    }
 
 #endif

@@ -1,9 +1,10 @@
 /*
  * A program of pthreads that knows nothing of the profiler, for run_waits_test.c to run under
  * `counterpoint run -e wait`. Its argument says what it does: "causes" waits 100 ms in each of a few
- * functions, "torture" has 8 threads take one lock, "forks" forks while one waits for a lock, "jumps" jumps
- * out of waits, "tosses" does so all the time, "allocator" waits in its own malloc() and in handlers, and
- * "alone" waits for nobody. Prints only what it would print without a profiler, too.
+ * functions, "gives" waits for a condition while another thread waits for the mutex, "forks" forks then,
+ * "torture" has 8 threads take one lock, "jumps" jumps out of waits, "tosses" does so all the time,
+ * "allocator" waits in its own malloc() and in handlers, and "alone" waits for nobody. Prints only what it
+ * would print without a profiler, too.
  */
 #include <errno.h>
 #include <poll.h>
@@ -180,13 +181,43 @@ static void known_causes(void)
     wait_asleep();
 }
 
-/* ---- Fork ------------------------------------------------------------------------------------ */
+/* ---- Another one waits ----------------------------------------------------------------------- */
 
-static void *wait_for_parent(void *unused)
+static void *wait_for_main(void *unused)
 {
     sem_post(&shared.is_held);
     wait_for_lock();
     return unused;
+}
+
+/* Takes the lock, has a thread wait for it, and returns when that has waited for a while. */
+static pthread_t make_one_wait(void)
+{
+    pthread_t thread;
+
+    sem_init(&shared.is_held, 0, 0);
+    pthread_mutex_lock(&shared.lock);
+    if (pthread_create(&thread, NULL, wait_for_main, NULL) != 0)
+        abort();
+    sem_wait(&shared.is_held);
+    let_pass(KNOWN_MS / 2);
+    return thread;
+}
+
+CAUSE give_back_by_waiting(void)
+{
+    const struct timespec soon = in_ms(CLOCK_REALTIME, KNOWN_MS);
+
+    sink = pthread_cond_timedwait(&shared.condition, &shared.lock, &soon);
+}
+
+static void wait_while_one_waits(void)
+{
+    const pthread_t thread = make_one_wait();
+
+    give_back_by_waiting();
+    pthread_mutex_unlock(&shared.lock);
+    pthread_join(thread, NULL);
 }
 
 CAUSE unlock_as_child(void)
@@ -206,16 +237,9 @@ CAUSE unlock_as_parent(void)
 
 static void fork_while_one_waits(void)
 {
-    pthread_t thread;
-    pid_t child;
+    const pthread_t thread = make_one_wait();
+    const pid_t child = fork();
 
-    sem_init(&shared.is_held, 0, 0);
-    pthread_mutex_lock(&shared.lock);
-    if (pthread_create(&thread, NULL, wait_for_parent, NULL) != 0)
-        abort();
-    sem_wait(&shared.is_held);
-    let_pass(KNOWN_MS / 2);
-    child = fork();
     if (child == 0) {
         unlock_as_child();
         exit(0);
@@ -424,6 +448,8 @@ int main(int argc, char **argv)
 
     if (strcmp(what, "causes") == 0) {
         known_causes();
+    } else if (strcmp(what, "gives") == 0) {
+        wait_while_one_waits();
     } else if (strcmp(what, "forks") == 0) {
         fork_while_one_waits();
     } else if (strcmp(what, "torture") == 0) {

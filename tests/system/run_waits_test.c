@@ -96,6 +96,45 @@ CP_TEST(who_holds_a_lock_is_credited_with_the_waits)
     free(traces);
 }
 
+/* The helper is late with what this thread waits for. */
+CP_TEST(who_is_late_is_credited_with_the_waits)
+{
+    static const char *const calls[][2] = {{"condition", "pthread_cond_signal"},
+                                           {"semaphore", "sem_post"},
+                                           {"wait group", "pthread_barrier_wait"}};
+    char *top, *traces, text[120];
+
+    build_stranger("target", "waits_target.c");
+    free(run_waiting("-e lock:1000", "./target causes"));
+    top = read_delays("-top -cum -nodecount=1000 -nodefraction=0");
+    traces = read_delays("-traces");
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        CHECKF(ms_in(top, calls[i][1]) >= 10, "%s: %s", calls[i][1], top);
+        snprintf(text, sizeof text, "%s\n             end_waits", calls[i][1]);
+        CHECK_CONTAINS(traces, text);
+        snprintf(text, sizeof text, "reason:  %s", calls[i][0]);
+        CHECK_CONTAINS(traces, text);
+    }
+    free(top);
+    free(traces);
+}
+
+/* A wait for a condition gives the mutex back. */
+CP_TEST(who_waits_for_a_condition_has_made_others_wait_for_its_mutex)
+{
+    char *top, *traces;
+
+    build_stranger("target", "waits_target.c");
+    free(run_waiting("-e lock:1000", "./target gives"));
+    top = read_delays("-top -cum -nodecount=1000 -nodefraction=0");
+    traces = read_delays("-traces");
+    CHECKF(ms_in(top, "give_back_by_waiting") >= 10, "%s", top);
+    CHECK_CONTAINS(traces, "pthread_cond_timedwait\n             give_back_by_waiting");
+    CHECK_CONTAINS(traces, "reason:  lock");
+    free(top);
+    free(traces);
+}
+
 /* The child of a fork has the parent's memory, but none of the threads that wait. */
 CP_TEST(a_child_has_made_nobody_wait)
 {
