@@ -1,9 +1,10 @@
 /*
  * What it costs a service to know where the time of its green threads goes. wrk loads examples/server as
- * fast as it can: without accounts, with them, and with them while curl fetches a profile of waits with the
- * event's own period. The three runs of a round are beside each other: if the machine slows down, all slow
- * down. Every second round has them in the other order. Each run has a server of its own, because where the
- * system puts a process in memory may cost more than what is measured.
+ * fast as it can: without accounts, with them, with them while curl fetches a profile of waits with the
+ * event's own period, and with them while each wait is recorded that is as long as 10 us. The four runs of a
+ * round are beside each other: if the machine slows down, all slow down. Every second round has them in the
+ * other order. Each run has a server of its own, because where the system puts a process in memory may cost
+ * more than what is measured.
  *
  * The server has one CPU and wrk another one, if there are two. An iteration is one round, and -benchtime
  * says how many there are: 15x. The figures are medians of the rounds, and quartiles (service.h):
@@ -11,6 +12,7 @@
  *     x-throughput-accounts, x-cpu-accounts    requests per second with accounts to those without, and the
  *                                              same for the server's CPU time of a request
  *     x-throughput-waits, x-cpu-waits          the same with the profile, too
+ *     x-throughput-all-waits, x-cpu-all-waits  the same with all waits
  */
 #include "service.h"
 
@@ -19,9 +21,10 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-enum { CONNECTIONS = 16, WAIT_PERIOD = 10000 };
+enum { CONNECTIONS = 16 };
 
-enum mode { WITHOUT, ACCOUNTS, WAITS, MODES };
+enum mode { WITHOUT, ACCOUNTS, WAITS, ALL_WAITS, MODES };
+static const long periods[MODES] = {[WAITS] = 1000000, [ALL_WAITS] = 10000}; /* in ns */
 
 static struct run run_mode(enum mode mode)
 {
@@ -31,10 +34,10 @@ static struct run run_mode(enum mode mode)
     accounts = mode == WITHOUT ? "off" : "on";
     start_server();
     wait_until_it_runs();
-    if (mode == WAITS)
-        curl = start_profile("wait", WAIT_PERIOD);
+    if (periods[mode] != 0)
+        curl = start_profile("wait", periods[mode]);
     run = load(CONNECTIONS);
-    if (mode == WAITS)
+    if (periods[mode] != 0)
         end_profile(curl);
     stop_server();
     return run;
@@ -53,7 +56,7 @@ static void add_ratio(struct ratios *ratios, const struct run *without, const st
 CP_BENCHMARK(Accounts)
 {
     struct bench_rounds rate = {0}, cpu_us = {0};
-    struct ratios with_accounts = {0}, with_waits = {0};
+    struct ratios with_accounts = {0}, with_waits = {0}, with_all_waits = {0};
 
     for (bool is_reversed = false; cp_bench_next(b); is_reversed = !is_reversed) {
         struct run runs[MODES];
@@ -65,6 +68,7 @@ CP_BENCHMARK(Accounts)
         }
         add_ratio(&with_accounts, &runs[WITHOUT], &runs[ACCOUNTS]);
         add_ratio(&with_waits, &runs[WITHOUT], &runs[WAITS]);
+        add_ratio(&with_all_waits, &runs[WITHOUT], &runs[ALL_WAITS]);
         bench_add(&rate, runs[WITHOUT].rate);
         bench_add(&cpu_us, runs[WITHOUT].cpu_request * 1e6);
     }
@@ -72,6 +76,8 @@ CP_BENCHMARK(Accounts)
     bench_spread(b, &with_accounts.cpu, "x-cpu-accounts");
     bench_spread(b, &with_waits.throughput, "x-throughput-waits");
     bench_spread(b, &with_waits.cpu, "x-cpu-waits");
+    bench_spread(b, &with_all_waits.throughput, "x-throughput-all-waits");
+    bench_spread(b, &with_all_waits.cpu, "x-cpu-all-waits");
     bench_median(b, &rate, "requests/s");
     bench_median(b, &cpu_us, "cpu-us/request");
 }
@@ -79,7 +85,7 @@ CP_BENCHMARK(Accounts)
 /* ---- In slices ------------------------------------------------------------------------------- */
 
 /*
- * The same on a machine that others use, too, whose load changes from second to second. Three servers, one of
+ * The same on a machine that others use, too, whose load changes from second to second. Four servers, one of
  * each mode, take turns of some 10 ms, and the CPU time is compared that they take for as many requests: the
  * ratio of a round is the median of its slices' ratios. The throughput of a server that has a CPU of its own
  * is the inverse.
@@ -109,7 +115,7 @@ static void start_sliced(struct sliced *sliced, enum mode mode)
     accounts = mode == WITHOUT ? "off" : "on";
     start_server();
     sliced->pid = server;
-    sliced->curl = mode == WAITS ? start_profile_for("wait", WAIT_PERIOD, LONG_SECONDS) : -1;
+    sliced->curl = periods[mode] != 0 ? start_profile_for("wait", periods[mode], LONG_SECONDS) : -1;
     for (int i = 0; i < CONNECTIONS; i++)
         sliced->connections[i] = connect_client();
 }
@@ -172,7 +178,7 @@ static double median_ratio(const struct sliced *with, const struct sliced *witho
 
 CP_BENCHMARK(AccountsInSlices)
 {
-    struct bench_rounds with_accounts = {0}, with_waits = {0}, cpu_us = {0};
+    struct bench_rounds with_accounts = {0}, with_waits = {0}, with_all_waits = {0}, cpu_us = {0};
 
     while (cp_bench_next(b)) {
         struct sliced sliced[MODES];
@@ -188,6 +194,7 @@ CP_BENCHMARK(AccountsInSlices)
         }
         bench_add(&with_accounts, median_ratio(&sliced[ACCOUNTS], &sliced[WITHOUT]));
         bench_add(&with_waits, median_ratio(&sliced[WAITS], &sliced[WITHOUT]));
+        bench_add(&with_all_waits, median_ratio(&sliced[ALL_WAITS], &sliced[WITHOUT]));
         bench_sort(sliced[WITHOUT].cpu_us, SLICES);
         bench_add(&cpu_us, sliced[WITHOUT].cpu_us[SLICES / 2]);
         for (int mode = 0; mode < MODES; mode++)
@@ -195,6 +202,7 @@ CP_BENCHMARK(AccountsInSlices)
     }
     bench_spread(b, &with_accounts, "x-cpu-accounts");
     bench_spread(b, &with_waits, "x-cpu-waits");
+    bench_spread(b, &with_all_waits, "x-cpu-all-waits");
     bench_median(b, &cpu_us, "cpu-us/request");
 }
 

@@ -291,10 +291,10 @@ int cp_watch_write_profile_of(const char *name, struct cp_writer w, enum cp_prof
 enum cp_contention { CP_CONTENTION_BLOCK = 0, CP_CONTENTION_MUTEX = 1 };
 
 /* Begins to record, and forgets what was recorded before. All that waits for as long as the period, in ns, is
- * recorded, and what waits for a shorter time in proportion; 0: 10000 ns. A second start with the same period
- * changes nothing. Returns 0; -EBUSY if it is recorded with another period, or too many waits are recorded at
- * once; -EINVAL if the program has switched accounts off (account.h), or for a period beyond INT64_MAX;
- * -ENOMEM. In the child of a fork nothing is recorded. */
+ * recorded, and what waits for a shorter time in proportion; 0: 1000000 ns. A second start with the same
+ * period changes nothing. Returns 0; -EBUSY if it is recorded with another period, or too many waits are
+ * recorded at once; -EINVAL if the program has switched accounts off (account.h), or for a period beyond
+ * INT64_MAX; -ENOMEM. In the child of a fork nothing is recorded. */
 int cp_contention_start(enum cp_contention which, uint64_t period, struct cp_error *err);
 /* Ends the recording. What was recorded can still be written. */
 void cp_contention_stop(enum cp_contention which);

@@ -41,7 +41,7 @@
 
 #define WAITS(...)                                                                                           \
     {                                                                                                        \
-        .kind = CP_EVENT_WAIT, .preset_period = 10000, .min_period = 1, .kernel_mode = CP__KERNEL_NEVER,     \
+        .kind = CP_EVENT_WAIT, .preset_period = 1000000, .min_period = 1, .kernel_mode = CP__KERNEL_NEVER,   \
         __VA_ARGS__                                                                                          \
     }
 

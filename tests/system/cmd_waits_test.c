@@ -18,7 +18,7 @@ CP_TEST(waits_are_listed)
 
     CHECK_EQ(status, 0);
     name = strstr(text, "\n  lock ");
-    CHECKF(name != NULL && strstr(name, " wait ") != NULL && strstr(name, " 10 us  works\n") != NULL, "%s",
+    CHECKF(name != NULL && strstr(name, " wait ") != NULL && strstr(name, " 1 ms  works\n") != NULL, "%s",
            text);
     free(text);
 }
@@ -46,6 +46,6 @@ CP_TEST(json_shows_a_wait)
         SKIP("jq is not here");
     text = show_waits(NULL, "--json lock | jq -c '[.name, .kind, .period, .period_unit, (.modes | length), "
                             ".encoding, .works]'");
-    CHECK_STR(text, "[\"lock\",\"wait\",10000,\"ns\",0,null,true]\n");
+    CHECK_STR(text, "[\"lock\",\"wait\",1000000,\"ns\",0,null,true]\n");
     free(text);
 }

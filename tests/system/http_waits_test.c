@@ -148,10 +148,10 @@ CP_TEST(the_pages_list_waits)
 
     check_answer(
         http, "$base/", 200, "<a href=\"block?seconds=10\">block</a>",
-        "<a href=\"profile?event=wait&amp;period=10000&amp;seconds=10\">wait</a></td><td>10000 ns</td>",
+        "<a href=\"profile?event=wait&amp;period=1000000&amp;seconds=10\">wait</a></td><td>1000000 ns</td>",
         "Who makes others wait", NULL);
     check_answer(http, "$base/ui/events.json", 200,
-                 "\"period\":10000,\"isTime\":true,\"isWait\":true,\"maxRate\":0", NULL);
+                 "\"period\":1000000,\"isTime\":true,\"isWait\":true,\"maxRate\":0", NULL);
     cp_http_stop(http);
 }
 
@@ -163,9 +163,9 @@ CP_TEST(a_recording_starts_once)
     struct cp_error err = {0};
 
     CHECK_EQ(cp_contention_start(CP_CONTENTION_BLOCK, 0, &err), 0);
-    CHECK_EQ(cp_contention_start(CP_CONTENTION_BLOCK, 10000, &err), 0); /* the preset */
+    CHECK_EQ(cp_contention_start(CP_CONTENTION_BLOCK, 1000000, &err), 0); /* the preset */
     CHECK_EQ(cp_contention_start(CP_CONTENTION_BLOCK, 1, &err), -EBUSY);
-    CHECK_CONTAINS(err.message, "with a period of 10000 ns");
+    CHECK_CONTAINS(err.message, "with a period of 1000000 ns");
     CHECK_EQ(cp_contention_profile(CP_CONTENTION_MUTEX, cp_writer_memory(&memory), CP_FORM_PPROF, &err),
              -ESRCH);
     CHECK_EQ(cp_contention_profile(CP_CONTENTION_BLOCK, cp_writer_memory(&memory), CP_FORM_STATES, &err),

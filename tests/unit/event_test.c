@@ -65,9 +65,9 @@ static const struct {
      PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES, 0},
     {"cpuMigrations", "cpu-migrations", CP_CPUPROF_SW_CPU_MIGRATIONS, CP_EVENT_SOFTWARE, PERF_TYPE_SOFTWARE,
      PERF_COUNT_SW_CPU_MIGRATIONS, 0},
-    {"wait", NULL, CP_CPUPROF_WAIT, CP_EVENT_WAIT, 0, 0, 10000},
-    {"runnable", NULL, CP_CPUPROF_RUNNABLE, CP_EVENT_WAIT, 0, 0, 10000},
-    {"lock", NULL, CP_CPUPROF_LOCK, CP_EVENT_WAIT, 0, 0, 10000},
+    {"wait", NULL, CP_CPUPROF_WAIT, CP_EVENT_WAIT, 0, 0, 1000000},
+    {"runnable", NULL, CP_CPUPROF_RUNNABLE, CP_EVENT_WAIT, 0, 0, 1000000},
+    {"lock", NULL, CP_CPUPROF_LOCK, CP_EVENT_WAIT, 0, 0, 1000000},
     {"wall", NULL, CP_CPUPROF_WALL, CP_EVENT_WAIT, 0, 0, 10000000},
     {"busCycles", "bus-cycles", CP_CPUPROF_NAMED, CP_EVENT_HARDWARE, PERF_TYPE_HARDWARE,
      PERF_COUNT_HW_BUS_CYCLES, 1000000},
@@ -334,7 +334,7 @@ CP_TEST(bad_configs_are_refused)
     refuse_config((enum cp_cpu_event) - 1, &config, "0 to 17");
     config = config_of("wait", 0);
     config.period = 0;
-    refuse_config(CP_CPUPROF_WAIT, &config, "10000 ns");
+    refuse_config(CP_CPUPROF_WAIT, &config, "1000000 ns");
     CHECK_EQ(cp_cpu_profile_config_init(&config, &spec, 1000, &err), -EINVAL);
     check_message(&err);
 }
