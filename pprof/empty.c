@@ -49,10 +49,11 @@ static bool are_waits_short(const struct cp__yield *yield, char value[CP__EMPTY_
     }
     snprintf(phrase, CP__EMPTY_TEXT,
              "%s as long as the period of %" PRIu64
-             " ns, and shorter waits are recorded in proportion to their "
+             " ns, and shorter times are recorded in proportion to their "
              "length; take a shorter period, or let the program run for longer",
-             strcmp(yield->event, "lock") == 0 ? "nobody is known to have made others wait"
-                                               : "nothing that the runtime tells of waited",
+             strcmp(yield->event, "lock") == 0   ? "nobody is known to have made others wait"
+             : strcmp(yield->event, "wait") == 0 ? "nothing that the runtime tells of has ended a wait"
+                                                 : "no green thread is known to have been runnable for",
              yield->period);
     return true;
 }

@@ -10,6 +10,7 @@
 #include "runtime/g_account.h"
 #include "runtime/label.h"
 #include "runtime/prepare.h"
+#include "runtime/ticks.h"
 
 #define STATE_KEY "state"
 #define REASON_KEY "reason"
@@ -193,6 +194,36 @@ void cp__waits_stats(const struct cp__part *part, struct cp_slot_stats *stats)
     *stats = figures_of(&recorded);
 }
 
+/* The context of count_open_wait(). */
+struct open {
+    uint64_t now, n, longest; /* now and longest in stamps */
+};
+
+static int count_open_wait(void *context, const struct cp__account_copy *copy)
+{
+    struct open *open = context;
+    const int64_t lasted = (int64_t)(open->now - copy->since);
+
+    if (copy->state != CP__G_WAITING || lasted <= 0)
+        return 0;
+    open->n++;
+    if ((uint64_t)lasted > open->longest)
+        open->longest = (uint64_t)lasted;
+    return 0;
+}
+
+/* A wait is recorded when it ends. */
+static void look_for_open_waits(struct cp__part *part)
+{
+    struct open open = {.now = cp__account_now()};
+
+    if (part->event.event != CP_CPUPROF_WAIT)
+        return;
+    cp__accounts_each(count_open_wait, &open);
+    part->open = open.n;
+    part->open_longest_ns = open.n > 0 ? cp__stamps_ns(open.longest) : 0;
+}
+
 void cp__waits_read(struct cp__recording *recording, struct cp_session *session, size_t i)
 {
     struct cp__part *part = &session->parts[i];
@@ -207,6 +238,7 @@ void cp__waits_read(struct cp__recording *recording, struct cp_session *session,
     part->has_no_stacks = folded.stats.has_no_stacks;
     /* relaxed: a switch at the same time may be seen or not */
     part->has_no_accounts = (cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_ON) == 0;
+    look_for_open_waits(part);
 }
 
 void cp__waits_read_up(struct cp_session *session, size_t i)
@@ -258,6 +290,20 @@ static void tell_figures(const struct cp__part *part, const struct cp_slot_stats
         tell_figure(&figures[i].line, figures[i].number, fn, context);
 }
 
+static void tell_open(const struct cp__part *part, cp__comment_line_fn *fn, void *context)
+{
+    struct cp__comment_line line = {.key = "open"};
+    char sentence[160];
+
+    snprintf(
+        sentence, sizeof sentence,
+        "waits had not ended when the recording did, the longest after %.6f s, and are in no sample; the "
+        "event wall has them",
+        (double)part->open_longest_ns / 1e9);
+    line.sentence = sentence;
+    tell_figure(&line, part->open, fn, context);
+}
+
 void cp__waits_lines(const struct cp__part *part, const struct cp_slot_stats *stats, cp__comment_line_fn *fn,
                      void *context)
 {
@@ -279,6 +325,7 @@ void cp__waits_lines(const struct cp__part *part, const struct cp_slot_stats *st
     fn(context, &event);
     fn(context, &engine);
     tell_figures(part, stats, fn, context);
+    tell_open(part, fn, context);
     if (part->has_no_accounts)
         fn(context, &off);
     if (part->has_no_stacks)

@@ -1,5 +1,7 @@
 /* Profiles of what Gs wait for, read by go tool pprof and protoc. */
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -181,10 +183,51 @@ CP_TEST(an_empty_profile_says_why)
     CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
     CHECK(cp_session_warning(session, 0) == NULL);
     CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
-    CHECK_CONTAINS(cp_session_warning(session, 0), "The profile of runnable is empty: nothing ");
-    CHECK_CONTAINS(cp_session_warning(session, 0), "the period of 10000 ns");
+    CHECK_CONTAINS(cp_session_warning(session, 0),
+                   "The profile of runnable is empty: no green thread is known ");
+    CHECK_CONTAINS(cp_session_warning(session, 0), "the period of 1000000 ns");
     save(&memory, file_in_dir("empty.pb.gz"));
-    CHECK_PPROF(file_in_dir("empty.pb.gz"), "-comments", "empty: longer # nothing ", "limits: empty # ");
+    CHECK_PPROF(file_in_dir("empty.pb.gz"), "-comments", "empty: longer # no green thread ",
+                "limits: empty # ");
+    cp_session_close(session);
+    free(memory.data);
+}
+
+static sem_t thread_waits, thread_may_end;
+
+static void *wait_for_long(void *unused)
+{
+    struct cp_m *m;
+
+    CHECK_EQ(cp_m_attach(&m, NULL), 0);
+    cp_wait_begin(CP_WAIT_SEMAPHORE, &thread_may_end);
+    sem_post(&thread_waits);
+    sem_wait(&thread_may_end);
+    cp_wait_end();
+    cp_m_detach(m);
+    return unused;
+}
+
+/* A wait is recorded when it ends. */
+CP_TEST(waits_that_have_not_ended_are_told)
+{
+    struct cp_memory memory = {0};
+    const struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "wait", 0);
+    struct cp_session *session;
+    struct cp_error err = {0};
+    pthread_t thread;
+
+    sem_init(&thread_waits, 0, 0);
+    sem_init(&thread_may_end, 0, 0);
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    CHECK_EQ(pthread_create(&thread, NULL, wait_for_long, NULL), 0);
+    sem_wait(&thread_waits);
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    sem_post(&thread_may_end);
+    pthread_join(thread, NULL);
+    save(&memory, file_in_dir("open.pb.gz"));
+    CHECK_PPROF(file_in_dir("open.pb.gz"), "-comments", "open: 1 # waits had not ended",
+                "empty: longer # nothing that the runtime tells of has ended a wait as long as ");
     cp_session_close(session);
     free(memory.data);
 }
