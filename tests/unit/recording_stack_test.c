@@ -82,13 +82,8 @@ __attribute__((noinline)) static void in_place(void)
     cp_wait_end();
 }
 
-/* Waits until the G has left its M, so that this thread ends the wait. */
 __attribute__((noinline)) static void releases(void)
 {
-    struct cp_account account = {.size = sizeof account};
-
-    while (cp_g_stats(waiting, &account) == 0 && account.waiting_ns == 0)
-        sched_yield();
     note_callers();
     cp_ready(waiting);
     __asm__ volatile("");
@@ -247,17 +242,25 @@ CP_TEST(stacks_of_gs_that_yield_are_exact)
 
 /* ---- Those that end waits -------------------------------------------------------------------- */
 
+/* Runs on the M that the other G has left, so that whoever is told of that G ends its wait: before, the M
+ * itself would end it. */
+static void tell_of(void *g)
+{
+    cp_store_release(&waiting, g); /* pairs with the acquire in release_as_nobody() */
+}
+
 static void parks(void *arg)
 {
     (void)arg;
-    cp_store_release(&waiting, cp_sched_self()); /* pairs with the acquire in release_as_nobody() */
+    go(tell_of, cp_sched_self());
     cp_park();
 }
 
 static void park_and_release(void *arg)
 {
     go(parks, arg);
-    cp_yield();
+    while (waiting == NULL)
+        cp_yield();
     wait_by(releases);
 }
 
@@ -271,7 +274,7 @@ CP_TEST(stacks_of_gs_that_end_waits_are_exact)
 
 static void *release_as_nobody(void *arg)
 {
-    while (cp_load_acquire(&waiting) == NULL) /* pairs with the release in parks() */
+    while (cp_load_acquire(&waiting) == NULL) /* pairs with the release in tell_of() */
         sched_yield();
     wait_by(releases);
     return arg;
