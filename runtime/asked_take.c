@@ -8,10 +8,8 @@
 /* Returns the account of what m runs: a G, or its thread's own code. */
 static const struct cp__account *account_on_from_handler(const struct cp__m *m)
 {
-    /* relaxed, both: written by this thread */
-    const struct cp__account *account = cp_load_relaxed(&m->account);
-
-    return account != NULL || m->head.g != NULL ? account : cp_load_relaxed(&m->self.account);
+    /* relaxed: written by this thread */
+    return m->head.g != NULL ? cp__account_on_from_handler(m) : cp_load_relaxed(&m->self.account);
 }
 
 /* Whether m is in the stint that the entry is about. */

@@ -126,9 +126,10 @@ static void tell_entered(struct cp__m *m, struct cp_g *g, struct cp__account *ac
 }
 
 /* Tells others what runs on the M. */
-static void publish(struct cp_m *m, struct cp__account *account)
+static void publish(struct cp_m *m, const struct cp_g *g, struct cp__account *account)
 {
-    /* release: pairs with the acquire in account_on(), runtime/stall/watcher.c */
+    cp_store_relaxed(&((struct cp__m *)m)->accounted, g); /* relaxed: compared with m->g */
+    /* release: pairs with the acquire in cp__account_on_from_handler() */
     cp_store_release(&((struct cp__m *)m)->account, account);
 }
 
@@ -170,12 +171,12 @@ static void switch_accounts(struct cp_m *m, struct cp_g *g)
         leave_own(own, now);
     if (g == NULL) {
         enter_own((struct cp__m *)m, now);
-        publish(m, NULL);
+        publish(m, NULL, NULL);
         m->left_at = now;
         return;
     }
     account = account_of_g(m, g, now);
-    publish(m, account);
+    publish(m, g, account);
     if (account == NULL)
         return;
     runnable = enter_g(account, now);

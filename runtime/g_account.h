@@ -175,6 +175,18 @@ static inline void cp__account_end_change(struct cp__account *account)
     cp_store_release(&account->version, (cp_load_relaxed(&account->version) | 1) + 1);
 }
 
+/* Returns the account of the G that m runs; NULL: m runs none, or the G has none. While accounts are off,
+ * switches tell only which G runs: an account of another one is of a G that m has left since. */
+static inline const struct cp__account *cp__account_on_from_handler(const struct cp__m *m)
+{
+    /* acquire: pairs with the release in publish(), g_account.c. relaxed, both: at a switch, they are of two
+     * Gs for a moment, and the account counts at the next look */
+    const struct cp__account *account = cp_load_acquire(&m->account);
+    const struct cp_g *running = cp_load_relaxed(&m->head.g), *accounted = cp_load_relaxed(&m->accounted);
+
+    return running == accounted ? account : NULL;
+}
+
 /* Returns an account that begins in that state, born at that time, and adds to that sum; NULL: no memory. m
  * is the calling thread's, or NULL, also for the next one. */
 struct cp__account *cp__account_new(struct cp__m *m, uint64_t id, enum cp__g_state state, uint64_t born,

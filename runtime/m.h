@@ -246,7 +246,10 @@ struct cp__m {
     uint64_t foreign;    /* SIGPROFs and SIGTRAPs that were not the profiler's */
     uint64_t runs;       /* how often the handler has begun or ended: odd while it runs */
     uint64_t handler_ns; /* time in the handler, estimated from the runs that are timed */
-    struct cp__account *account; /* of the G that runs here; NULL: no G, or it has none. Set at switches */
+    /* Of the G that runs here, as the last switch with accounts has told; NULL: no G, or it has none. And
+     * that G: see cp__account_on_from_handler(). */
+    struct cp__account *account;
+    const struct cp_g *accounted;
     struct cp__m_stats stats[CP_EV_MAX];
     /* Shared, single producer and single consumer; see samplebuf.h. */
     struct cp__samplebuf buffers[CP_EV_MAX];

@@ -173,7 +173,8 @@ void cp_g_ready_accounted(struct cp_g *g);
 /* For cp_execute() only: all of it, if nothing is counted for watches and there are no accounts. */
 static inline void cp_execute_uncounted(struct cp_m *m, struct cp_g *g)
 {
-    cp_store_relaxed(&m->g, g); /* relaxed: only this thread's signal handler reads it */
+    cp_store_relaxed(&m->g,
+                     g); /* relaxed: this thread's handler reads it, and other threads only compare it */
     cp_fence_signal();
     /* acquire: pairs with the release of the thread that changed the slots, so the slots' new contents are
      * visible. relaxed: that thread may bring the M in line, too, and an old value only costs a look. */

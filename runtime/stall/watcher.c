@@ -143,15 +143,28 @@ static void count(struct cp__watcher *watcher, struct cp__m *m, const struct cp_
 
 /* ---- A stint --------------------------------------------------------------------------------- */
 
+/* Returns for how many stamps before accounts were last switched on a state has lasted that began at `since`.
+ * Meanwhile the G may have left the M and come back, and nobody has told. */
+static uint64_t untold(uint64_t since)
+{
+    /* relaxed: pairs with what are_accounts_on() acquires */
+    const uint64_t resumed = cp_load_relaxed(&cp__accounts_clock.resumed);
+
+    return (int64_t)(resumed - since) > 0 ? resumed - since : 0;
+}
+
 static void begin_stint(struct cp__m *m, const struct cp__account *account,
                         const struct cp__account_copy *copy)
 {
-    m->stint = (struct cp__stint){.account = account,
-                                  .g_id = copy->id,
-                                  .switches = copy->values.switches,
-                                  .begun = copy->since,
-                                  .running = copy->values.running,
-                                  .may_come_late = m->stint.may_come_late};
+    const uint64_t before = untold(copy->since);
+
+    m->stint =
+        (struct cp__stint){.account = account,
+                           .g_id = copy->id,
+                           .switches = copy->values.switches,
+                           .begun = copy->since + before,
+                           .running = copy->values.running + (copy->state == CP__G_RUNNING ? before : 0),
+                           .may_come_late = m->stint.may_come_late};
 }
 
 /* The stint has lasted for half of the threshold. */
@@ -247,13 +260,10 @@ static void end_stint(struct cp__watcher *watcher, struct cp__m *m)
 /* Returns the account of the G that m runs, and copies it; NULL if m runs none. */
 static const struct cp__account *account_on(const struct cp__m *m, struct cp__account_copy *copy)
 {
-    const struct cp__account *account;
+    const struct cp__account *account = cp__account_on_from_handler(m);
 
-    if (cp_load_relaxed(&m->life) !=
-        CP__M_LIVE) /* relaxed: an M that has just gone is seen at the next look */
-        return NULL;
-    account = cp_load_acquire(&m->account); /* pairs with the release in publish(), g_account.c */
-    if (account == NULL)
+    /* relaxed: an M that has just gone is seen at the next look */
+    if (account == NULL || cp_load_relaxed(&m->life) != CP__M_LIVE)
         return NULL;
     cp__account_read(account, copy);
     return copy->id != 0 && (copy->state == CP__G_RUNNING || copy->state == CP__G_WAITING) ? account : NULL;
@@ -265,8 +275,8 @@ static void look_at_stint(struct cp__watcher *watcher, struct cp__m *m)
     struct cp__account_copy copy;
     const struct cp__account *account = account_on(m, &copy);
 
-    if (stint->account != NULL &&
-        (account != stint->account || copy.id != stint->g_id || copy.values.switches != stint->switches))
+    if (stint->account != NULL && (account != stint->account || copy.id != stint->g_id ||
+                                   copy.values.switches != stint->switches || untold(stint->begun) > 0))
         end_stint(watcher, m);
     if (account == NULL)
         return;
@@ -294,7 +304,8 @@ static void each_m(struct cp__watcher *watcher, void (*fn)(struct cp__watcher *w
 /* While accounts are off, nobody knows what Ms do. */
 static bool are_accounts_on(void)
 {
-    return (cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_ON) != 0; /* relaxed: seen at some look */
+    /* acquire: pairs with the release in cp__accounting_set(), account.c */
+    return (cp_load_acquire(&cp_accounting) & CP__ACCOUNTING_ON) != 0;
 }
 
 static void leave_m_for_good(struct cp__watcher *watcher, struct cp__m *m)

@@ -157,9 +157,8 @@ static bool ask_m(struct cp__recording *recording, struct running *running, stru
     /* relaxed: an M that has just gone takes no tick */
     if (cp_load_relaxed(&m->life) != CP__M_LIVE)
         return false;
-    /* acquire: pairs with the release in publish(), g_account.c */
     if (is_own ? running->id != (CP__ACCOUNT_OF_M | (uint64_t)m->tid)
-               : cp_load_acquire(&m->account) != running->account)
+               : cp__account_on_from_handler(m) != running->account)
         return false;
     running->asked = cp__asked_begin(recording, running->account, running->switches);
     if (running->asked != NULL &&
@@ -187,8 +186,7 @@ static struct running *place_for(struct cp__wall *wall, const struct running *dr
 /* The thread runs a G, and not its own code. */
 static bool runs_g(const struct running *running, const struct cp__m *m)
 {
-    return running->id == (CP__ACCOUNT_OF_M | (uint64_t)m->tid) &&
-           cp_load_relaxed(&m->account) != NULL; /* relaxed: either is true about now */
+    return running->id == (CP__ACCOUNT_OF_M | (uint64_t)m->tid) && cp__account_on_from_handler(m) != NULL;
 }
 
 /* The G ran. What is drawn in the same stint again waits for the same tick. */

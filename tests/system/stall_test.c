@@ -287,6 +287,117 @@ CP_TEST(the_log_has_a_line_and_the_frames)
     free(text);
 }
 
+/* ---- Accounts that were off for a while ------------------------------------------------------ */
+
+/* A G that its test runs by cp_execute(), on the test's own thread. */
+static struct {
+    struct cp_m *m;
+    struct cp_g g;
+} own;
+
+static void attach_own(void)
+{
+    static char stack[64];
+    struct cp_error err;
+
+    CHECKF(cp_m_attach(&own.m, &err) == 0, "%s", err.message);
+    cp_g_init(&own.g, stack, stack + sizeof stack, NULL);
+    cp_execute(own.m, &own.g);
+}
+
+static void detach_own(void)
+{
+    CHECK_EQ(cp_stalls_stop(), 0);
+    cp_execute(own.m, NULL);
+    cp_g_fini(&own.g);
+    cp_m_detach(own.m);
+}
+
+/* Stores the length of the longest stall of the G of that test. */
+static int find_own(void *context, const struct cp_stall *stall)
+{
+    if (stall->g_id == own.g.id && stall->longest_ns > *(uint64_t *)context)
+        *(uint64_t *)context = stall->longest_ns;
+    return 0;
+}
+
+static uint64_t longest_of_own(void)
+{
+    uint64_t longest_ns = 0;
+
+    CHECK_EQ(cp_stalls_each(find_own, &longest_ns), 0);
+    return longest_ns;
+}
+
+static void stalls_three_times(void *arg)
+{
+    (void)arg;
+    compute_until(CP_STALL_COMPUTED, 3);
+}
+
+static void *run_what_stalls(void *arg)
+{
+    run(1, stalls_three_times, NULL);
+    return arg;
+}
+
+/* Until another thread has stalled, all Ms are looked at for longer than the threshold. */
+static void let_all_be_looked_at(void)
+{
+    pthread_t thread;
+
+    CHECK_EQ(pthread_create(&thread, NULL, run_what_stalls, NULL), 0);
+    pthread_join(thread, NULL);
+}
+
+CP_TEST(an_m_that_has_left_its_g_without_accounts_does_not_stall)
+{
+    attach_own();
+    cp_accounts_set(false);
+    cp_execute(own.m, NULL);
+    cp_accounts_set(true);
+    start_with(CP_STALL_LEAST_NS, NULL);
+    let_all_be_looked_at();
+    CHECK_EQ(longest_of_own(), 0);
+    detach_own();
+}
+
+CP_TEST(an_m_that_runs_another_g_since_is_not_told_as_the_first_one)
+{
+    struct cp_g other;
+
+    attach_own();
+    cp_g_init(&other, NULL, NULL, NULL);
+    cp_accounts_set(false);
+    cp_execute(own.m, &other);
+    cp_accounts_set(true);
+    start_with(CP_STALL_LEAST_NS, NULL);
+    let_all_be_looked_at();
+    CHECK_EQ(longest_of_own(), 0);
+    detach_own();
+    cp_g_fini(&other);
+}
+
+/* What a G did before accounts were off is no part of a stall: it may have switched since. */
+CP_TEST(a_g_that_runs_on_stalls_since_accounts_are_on)
+{
+    uint64_t begin;
+
+    attach_own();
+    usleep(200000);
+    cp_accounts_set(false);
+    begin = wall_ns();
+    cp_accounts_set(true);
+    start_with(CP_STALL_LEAST_NS, NULL);
+    while (longest_of_own() == 0)
+        usleep(1000);
+    CHECK(longest_of_own() >= CP_STALL_LEAST_NS && longest_of_own() <= wall_ns() - begin + MS);
+    cp_execute(own.m, NULL); /* the end of the stall is told, too */
+    let_all_be_looked_at();
+    CHECK(longest_of_own() <= wall_ns() - begin + MS);
+    detach_own();
+}
+
 /* ---- Starting and stopping ------------------------------------------------------------------- */
 
 static int refused(uint64_t threshold_ns)

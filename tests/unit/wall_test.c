@@ -150,6 +150,31 @@ CP_TEST(a_g_that_computes_tells_its_stack)
     run(1, compute, NULL);
 }
 
+/* ---- Accounts that were off for a while ------------------------------------------------------ */
+
+/* The M is not taken for one that runs its last G. */
+CP_TEST(a_thread_that_has_left_its_g_without_accounts_is_sampled)
+{
+    struct cp_m *m = attach_m();
+    struct cp__recording *recording;
+    struct cp_g g;
+
+    cp_g_init(&g, NULL, NULL, NULL);
+    CHECK_EQ(cp_label_set("role", "thread"), 0);
+    cp_execute(m, &g);
+    cp_accounts_set(false);
+    cp_execute(m, NULL);
+    cp_accounts_set(true);
+    cp_wait_begin(CP_WAIT_IO, NULL); /* threads that wait have accounts of their own */
+    cp_wait_end();
+    recording = start_recording(CP__WAIT_EVENT_WALL, PERIOD);
+    while (seek(recording, CP_WAIT_OTHER, 0, "thread").sampled == 0)
+        ;
+    cp__recording_free(recording);
+    cp_g_fini(&g);
+    cp_m_detach(m);
+}
+
 /* ---- Gs that run for moments ----------------------------------------------------------------- */
 
 static uint32_t is_over; /* atomic */
