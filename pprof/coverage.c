@@ -42,7 +42,7 @@ struct cp__yield cp__part_yield(const struct cp__part *part, const struct cp_slo
                               .lost = stats->unsampled + stats->dropped + stats->lost,
                               .count = cp__yield_count(stats->count, stats->excluded_ns),
                               .threads = stats->ms,
-                              .refused = cp__part_is_wait(part) ? part->has_no_accounts : stats->ms_refused,
+                              .refused = stats->ms_refused,
                               .refused_errno = stats->refused_errno};
 }
 

@@ -37,7 +37,7 @@ static uint64_t better_period(const struct cp__yield *yield)
 static bool are_waits_short(const struct cp__yield *yield, char value[CP__EMPTY_VALUE],
                             char phrase[CP__EMPTY_TEXT])
 {
-    if (yield->samples != 0 || yield->lost != 0 || yield->refused != 0)
+    if (yield->samples != 0 || yield->lost != 0)
         return false;
     snprintf(value, CP__EMPTY_VALUE, "longer");
     if (strcmp(yield->event, "wall") == 0) {
@@ -92,9 +92,7 @@ void cp__empty_warn(const struct cp__yield *yield, char text[CP__EMPTY_TEXT])
     text[0] = '\0';
     if (yield->samples != 0)
         return;
-    if (yield->kind == CP_EVENT_WAIT && yield->refused != 0)
-        why = "the program had switched accounts off, by cp_accounts_set()";
-    else if (yield->kind == CP_EVENT_WAIT)
+    if (yield->kind == CP_EVENT_WAIT)
         why = cp__empty_by_period(yield, value, phrase) ? phrase : lost;
     else if (yield->threads == 0 && yield->refused == 0)
         why = "no thread that had called cp_m_attach() ran";

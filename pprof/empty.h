@@ -13,7 +13,7 @@ struct cp__yield {
     uint64_t lost;  /* periods that are known to be missing */
     uint64_t count; /* events in the modes that are sampled; ns for the timer and clocks; cp__yield_count() */
     uint64_t threads;
-    uint64_t refused;  /* threads for which the system refused the event; of waits, 1: accounts were off */
+    uint64_t refused;  /* threads for which the system refused the event */
     int refused_errno; /* a negative errno value; 0: unknown */
 };
 

@@ -28,7 +28,6 @@ struct cp__part {
     struct cp__profile *profile;
     struct cp__recording *recording; /* of a part whose event is a wait, until the session halts */
     uint64_t dropped_ns;             /* of its waits that were lost */
-    bool has_no_accounts;            /* at the halt, nobody told of waits */
     uint64_t open, open_longest_ns;  /* waits that had not ended, and the longest of them */
     bool has_no_stacks;              /* as in struct cp__recording_stats */
     uint64_t read;                   /* periods that came with samples */

@@ -236,8 +236,6 @@ void cp__waits_read(struct cp__recording *recording, struct cp_session *session,
     part->unfolded = folded.unfolded;
     part->dropped_ns = folded.stats.dropped_ns;
     part->has_no_stacks = folded.stats.has_no_stacks;
-    /* relaxed: a switch at the same time may be seen or not */
-    part->has_no_accounts = (cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_ON) == 0;
     look_for_open_waits(part);
 }
 
@@ -310,11 +308,6 @@ void cp__waits_lines(const struct cp__part *part, const struct cp_slot_stats *st
     const struct cp__comment_line event = {.key = "event", .value = part->event.name, .sentence = ""};
     const struct cp__comment_line engine = {
         .key = "engine", .value = "runtime", .sentence = "tells when green threads and threads wait"};
-    const struct cp__comment_line off = {.is_limit = true,
-                                         .key = "accounts",
-                                         .value = "off",
-                                         .sentence =
-                                             "waits were not told any more, because of cp_accounts_set()"};
     const struct cp__comment_line no_stacks = {
         .is_limit = true,
         .key = "stacks",
@@ -326,8 +319,6 @@ void cp__waits_lines(const struct cp__part *part, const struct cp_slot_stats *st
     fn(context, &engine);
     tell_figures(part, stats, fn, context);
     tell_open(part, fn, context);
-    if (part->has_no_accounts)
-        fn(context, &off);
     if (part->has_no_stacks)
         fn(context, &no_stacks);
 }

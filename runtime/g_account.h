@@ -74,9 +74,10 @@ struct cp__account {
 
 /* ---- Once in a process ----------------------------------------------------------------------- */
 
-/* What cp_accounting has. */
+/* What cp_accounting has. As long as it is not 0, the core keeps accounts: a recording of waits has a bit of
+ * its own, and so misses nothing if the program clears the first one meanwhile. */
 enum cp__accounting {
-    CP__ACCOUNTING_ON = 1,     /* there are accounts */
+    CP__ACCOUNTING_ON = 1,     /* the program wants accounts */
     CP__ACCOUNTING_EVENTS = 2, /* cp__wait_calls are called, too */
     CP__ACCOUNTING_WALL = 4,   /* somebody looks at accounts from time to time */
 };

@@ -232,7 +232,7 @@ CP_TEST(waits_that_have_not_ended_are_told)
     free(memory.data);
 }
 
-CP_TEST(without_accounts_a_session_is_refused_or_says_so)
+CP_TEST(without_accounts_a_session_is_refused)
 {
     struct cp_memory memory = {0};
     const struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "wait", 0);
@@ -245,11 +245,45 @@ CP_TEST(without_accounts_a_session_is_refused_or_says_so)
     before = state_now();
     check_refused(cp_session_start(&session, &option, 1, &err), -EINVAL, &err, "ccounts", &before);
     CHECK_EQ(memory.size, 0);
-    cp_accounts_set(true);
+    free(memory.data);
+}
+
+/* The recording keeps accounts, and with them the waits. */
+CP_TEST(a_session_records_all_waits_if_accounts_are_switched_off_meanwhile)
+{
+    const char *path = file_in_dir("off.pb.gz");
+    const struct cp_profiling_option option = cp_option_event(cp_writer_path(path), "wait", 1);
+    struct cp_account account = {.size = sizeof account};
+    struct cp_session *session;
+    struct cp_error err = {0};
+    struct cp_g g;
+
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    cp_accounts_set(false);
+    play_on_one_m();
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    CHECK(cp_session_warning(session, 0) == NULL);
+    cp_session_close(session);
+    CHECK_PPROF(path, "-symbolize=none -top -cum -sample_index=waits -focus=wait_here",
+                "Showing nodes accounting for 30, 100% of 30 total", " wait_here\n");
+    CHECK_PPROF(path, "-comments", "samples: 30 # ", "limits: none");
+    cp_g_init(&g, NULL, NULL, NULL);
+    CHECK_EQ(cp_g_stats(&g, &account), -ENODATA); /* accounts have ended with the recording */
+    cp_g_fini(&g);
+}
+
+/* A profile without samples says why, and accounts are no reason. */
+CP_TEST(an_empty_profile_of_waits_does_not_blame_accounts)
+{
+    struct cp_memory memory = {0};
+    const struct cp_profiling_option option = cp_option_event(cp_writer_memory(&memory), "wait", 0);
+    struct cp_session *session;
+    struct cp_error err = {0};
+
     CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
     cp_accounts_set(false);
     CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
-    CHECK_CONTAINS(cp_session_warning(session, 0), "had switched accounts off");
+    CHECK_CONTAINS(cp_session_warning(session, 0), "the period of 1000000 ns");
     cp_session_close(session);
     free(memory.data);
 }
