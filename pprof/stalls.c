@@ -6,6 +6,7 @@
 #include "profile_data.h"
 #include "runtime/base/fail.h"
 #include "runtime/label.h"
+#include "runtime/stall/lack.h"
 #include "session.h"
 #include "stall.h"
 #include "writer.h"
@@ -51,6 +52,16 @@ struct stall_listing {
 };
 
 /* A stall without a stack has a name in place of one. */
+static int add_without_stack(struct cp__profile *profile, const struct cp_stall *stall)
+{
+    const char *lack = cp__stall_lack(stall->kind);
+    char name[160] = "[not run: the system ran something else]";
+
+    if (lack != NULL)
+        snprintf(name, sizeof name, "[no stack: %s]", lack);
+    return cp__profile_add_named_values(profile, name, stall->count, &stall->total_ns);
+}
+
 static int fold_stall(void *context, const struct cp_stall *stall)
 {
     const struct stall_listing *l = context;
@@ -59,11 +70,7 @@ static int fold_stall(void *context, const struct cp_stall *stall)
     int result;
 
     if (stall->depth == 0)
-        return cp__profile_add_named_values(l->profile,
-                                            stall->kind == CP_STALL_NOT_RUN
-                                                ? "[not run: the system ran something else]"
-                                                : "[no stack: the stall ended before it was taken]",
-                                            stall->count, &stall->total_ns);
+        return add_without_stack(l->profile, stall);
     sample.ip = stall->frames[0];
     result = label_stall(stall, &sample.labels);
     if (result < 0)

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "lack.h"
 #include "runtime/base/fork_gate.h"
 #include "stall.h"
 
@@ -58,8 +59,22 @@ static void put_stall_labels(FILE *out, const struct cp_labels *labels)
         fputc(']', out);
 }
 
+const char *cp__stall_lack(enum cp_stall_kind kind)
+{
+    switch (kind) {
+    case CP_STALL_COMPUTED:
+        return "it was not taken before the stall ended, or the thread blocks SIGPROF";
+    case CP_STALL_WAITED:
+        return "the wait had ended when the library looked, or the system does not tell where it was";
+    default:
+        return NULL;
+    }
+}
+
 void cp_stall_print(FILE *out, const struct cp_stall *stall)
 {
+    const char *lack = cp__stall_lack(stall->kind);
+
     fprintf(out, "stall: G %" PRIu64 " held thread %d for %.1f ms ", stall->g_id, stall->tid,
             (double)stall->longest_ns / 1e6);
     put_kind(out, stall);
@@ -69,5 +84,7 @@ void cp_stall_print(FILE *out, const struct cp_stall *stall)
     fputs(stall->depth > 0 ? ":\n" : "\n", out);
     for (unsigned i = 0; i < stall->depth; i++)
         put_stall_frame(out, stall->frames[i], i > 0);
+    if (stall->depth == 0 && lack != NULL)
+        fprintf(out, "\tThere is no stack, because %s.\n", lack);
     fflush(out);
 }

@@ -58,7 +58,8 @@ struct cp_stall {
     uint64_t longest_ns;      /* for how long the longest one has lasted, so far if it goes on */
     uint64_t total_ns;        /* the sum of all */
     /* The G's stack, innermost first: an instruction, and then return addresses. None if the stall ended
-     * before the stack was taken, or the kind is CP_STALL_NOT_RUN, for which the stack is not the reason. Of
+     * before the stack was taken, if the thread blocks SIGPROF, or if the kind is CP_STALL_NOT_RUN, for which
+     * the stack is not the reason: cp_stall_print() says which. Of
      * CP_STALL_WAITED it is found by frame pointers from cp_wait_begin() on; if nobody has told of the wait,
      * it is the place of the system call alone. */
     const uintptr_t *frames;
@@ -123,7 +124,7 @@ typedef int cp_stalls_each_fn(void *context, const struct cp_stall *stall);
 int cp_stalls_each(cp_stalls_each_fn *fn, void *context);
 
 /* Prints a stall as cp_stall_options.log does: a line, and a line for each frame with the module, and the
- * function if the module exports it. */
+ * function if the module exports it. If there is no stack, a sentence says why. */
 void cp_stall_print(FILE *out, const struct cp_stall *stall);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
 /* Gs that hold their M for too long. */
+#include "pprof.h"
 #include "stall.h"
 #include "tests/support/gs.h"
 
@@ -285,6 +286,66 @@ CP_TEST(the_log_has_a_line_and_the_frames)
     CHECK_CONTAINS(text, " ms and computed [kind=busy]:\n\t");
     CHECK_CONTAINS(text, "stall_test+0x");
     free(text);
+}
+
+/* Of a thread that blocks SIGPROF, no stack is taken. */
+static void blocks_and_computes(void *arg)
+{
+    sigset_t set, old;
+
+    (void)arg;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &set, &old), 0);
+    compute_until(CP_STALL_COMPUTED, 1);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &old, NULL), 0);
+}
+
+CP_TEST(a_report_without_a_stack_says_why)
+{
+    char *text = NULL, *profile = NULL;
+    size_t size, profile_size;
+    FILE *log = open_memstream(&text, &size), *out = open_memstream(&profile, &profile_size);
+    struct cp_error err;
+
+    start_with(CP_STALL_LEAST_NS, log);
+    run(1, blocks_and_computes, NULL);
+    CHECK_EQ(cp_stalls_stop(), 0);
+    fclose(log);
+    CHECK_CONTAINS(text, " ms and computed\n\tThere is no stack, because it was not taken before the stall "
+                         "ended, or the thread blocks SIGPROF.\n");
+    CHECKF(cp_stalls_profile(cp_writer_file(out), CP_FORM_TEXT, &err) == 0, "%s", err.message);
+    fclose(out);
+    CHECK_CONTAINS(profile,
+                   "[no stack: it was not taken before the stall ended, or the thread blocks SIGPROF]");
+    free(text);
+    free(profile);
+}
+
+/* Prints a stall of that kind without a stack. */
+static char *printed(enum cp_stall_kind kind)
+{
+    const struct cp_stall stall = {.size = sizeof stall, .kind = kind, .count = 1, .call = -1};
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    cp_stall_print(out, &stall);
+    fclose(out);
+    return text;
+}
+
+CP_TEST(what_is_printed_says_why_there_is_no_stack)
+{
+    char *waited = printed(CP_STALL_WAITED), *not_run = printed(CP_STALL_NOT_RUN);
+
+    CHECK_CONTAINS(waited,
+                   " and waited (wait)\n\tThere is no stack, because the wait had ended when the library "
+                   "looked, or the system does not tell where it was.\n");
+    CHECK_CONTAINS(not_run, " while the system did not run the thread\n");
+    CHECK(strstr(not_run, "stack") == NULL); /* the stack would not be the reason */
+    free(waited);
+    free(not_run);
 }
 
 /* ---- Accounts that were off for a while ------------------------------------------------------ */
