@@ -22,26 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "let_pass.h"
+
 static volatile int sink;
-
-static struct timespec in_ms(clockid_t clock, long ms)
-{
-    struct timespec t;
-
-    clock_gettime(clock, &t);
-    t.tv_nsec += ms % 1000 * 1000000;
-    t.tv_sec += ms / 1000 + t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
-}
-
-static void let_pass(long ms)
-{
-    const struct timespec until = in_ms(CLOCK_MONOTONIC, ms);
-
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        continue;
-}
 
 /* ---- Locks ---------------------------------------------------------------------------------- */
 

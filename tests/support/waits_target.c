@@ -22,31 +22,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "let_pass.h"
+
 #define KNOWN_MS 100
 /* Not inline, and not the last call, so that the profile has the function. */
 #define CAUSE __attribute__((noinline, noipa)) static void
 
 static volatile int sink;
-
-static struct timespec in_ms(clockid_t clock, long ms)
-{
-    struct timespec t;
-
-    clock_gettime(clock, &t);
-    t.tv_nsec += ms % 1000 * 1000000;
-    t.tv_sec += ms / 1000 + t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
-}
-
-/* Sleeps by a call that is not told as a sleep of the functions below. */
-static void let_pass(long ms)
-{
-    const struct timespec until = in_ms(CLOCK_MONOTONIC, ms);
-
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        continue;
-}
 
 /* ---- Causes ---------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* Accounts by label set: what Gs did while they had which labels, and that those that have ended are kept. */
-#include "tests/support/gs.h"
+#include "tests/support/g_accounts.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -48,36 +48,7 @@ static struct search sum_of(const char *key, const char *value)
     return search;
 }
 
-static struct cp_account total(void)
-{
-    struct cp_account sum = {.size = sizeof sum};
-
-    CHECK_EQ(cp_accounts_total(&sum), 0);
-    return sum;
-}
-
-static struct cp_account account_of(const struct cp_g *g)
-{
-    struct cp_account account = {.size = sizeof account};
-
-    CHECK_EQ(cp_g_stats(g, &account), 0);
-    return account;
-}
-
 /* ---- A runtime of the test's own ------------------------------------------------------------- */
-
-/* An M that runs Gs of its own; they need no stacks. */
-static struct cp_m *attached(void)
-{
-    struct cp_error err;
-    struct cp_m *m;
-
-    CHECKF(cp_m_attach(&m, &err) == 0, "%s", err.message);
-    return m;
-}
-
-/* The processor's clock and the kernel's may differ by so much. */
-#define LONG(ns) ((ns) - (ns) / 1000 - 10)
 
 static char stack[64];
 

@@ -1,48 +1,13 @@
 /* Accounts that are switched off and on again. */
-#include "tests/support/gs.h"
+#include "tests/support/g_accounts.h"
 
 #include <errno.h>
-
-#define LONG(ns) ((ns) - (ns) / 1000 - 10) /* the processor's clock and the kernel's may differ by so much */
-
-static struct cp_m *attached(void)
-{
-    struct cp_error err;
-    struct cp_m *m;
-
-    CHECKF(cp_m_attach(&m, &err) == 0, "%s", err.message);
-    return m;
-}
 
 static char stack[64];
 
 static void init_g(struct cp_g *g)
 {
     cp_g_init(g, stack, stack + sizeof stack, NULL);
-}
-
-static struct cp_account account_of(const struct cp_g *g)
-{
-    struct cp_account account = {.size = sizeof account};
-
-    CHECK_EQ(cp_g_stats(g, &account), 0);
-    return account;
-}
-
-static struct cp_account total(void)
-{
-    struct cp_account sum = {.size = sizeof sum};
-
-    CHECK_EQ(cp_accounts_total(&sum), 0);
-    return sum;
-}
-
-static void pass(uint64_t ns)
-{
-    const uint64_t begin = wall_ns();
-
-    while (wall_ns() - begin < ns)
-        ;
 }
 
 /* The time that is in an account, compared with the test's own: from when it was on to when it was off. */
@@ -64,20 +29,20 @@ CP_TEST(time_while_accounts_are_off_is_in_none)
     init_g(&g);
     begun = wall_ns();
     cp_execute(m, &g);
-    pass(2 * MS);
+    compute(2 * MS);
     stopped = wall_ns();
     cp_accounts_set(false);
     stopped_after = wall_ns();
-    pass(20 * MS);
+    compute(20 * MS);
     off = account_of(&g);
     check_lifetime(&off, stopped - begun, stopped_after - before);
-    pass(20 * MS);
+    compute(20 * MS);
     on = account_of(&g);
     CHECK_EQ(on.lifetime_ns, off.lifetime_ns);
     CHECK_EQ(total().lifetime_ns, off.lifetime_ns);
     begun = wall_ns();
     cp_accounts_set(true);
-    pass(2 * MS);
+    compute(2 * MS);
     cp_execute(m, NULL);
     on = account_of(&g);
     CHECK(on.lifetime_ns >= off.lifetime_ns + LONG(2 * MS));
@@ -105,7 +70,7 @@ CP_TEST(a_g_goes_on_with_what_it_did)
     cp_g_ready(&waits);
     cp_execute(m, &waits);
     cp_accounts_set(true);
-    pass(2 * MS);
+    compute(2 * MS);
     before = account_of(&waits);
     cp_g_park(&waits, CP_WAIT_IO, NULL);
     after = account_of(&waits);
@@ -142,7 +107,7 @@ CP_TEST(gs_that_begin_while_accounts_are_off_have_none)
     cp_accounts_set(true);
     CHECK_EQ(cp_g_stats(&g, &account), -ENODATA);
     cp_execute(m, &g);
-    pass(MS);
+    compute(MS);
     CHECK_EQ(account_of(&g).switches, 1);
     CHECK_EQ(total().gs, 1);
     CHECK(account_of(&g).running_ns >= LONG(MS));
@@ -185,7 +150,7 @@ CP_TEST(waits_of_threads_begin_anew)
     cp_accounts_set(true);
     for (int i = 1; i <= 3; i++) {
         cp_wait_begin(CP_WAIT_LOCK, NULL);
-        pass(MS);
+        compute(MS);
         cp_wait_end();
         CHECK_EQ(total().waits[CP_WAIT_LOCK], i);
         CHECK(total().waited_ns[CP_WAIT_LOCK] >= LONG((uint64_t)i * MS));
@@ -209,7 +174,7 @@ CP_TEST(a_switch_is_not_as_old_as_the_last_one_with_accounts)
     cp_execute_next(m, &g);
     cp_execute(m, NULL);
     cp_accounts_set(true);
-    pass(3 * MS);
+    compute(3 * MS);
     cp_execute_next(m, &other);
     cp_execute(m, NULL);
     account = account_of(&other);

@@ -1,5 +1,5 @@
 /* Accounts of single Gs: what they ran, were runnable and waited, and that this is all of their lives. */
-#include "tests/support/gs.h"
+#include "tests/support/g_accounts.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -8,33 +8,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* The processor's clock and the kernel's may differ by so much. */
-#define LONG(ns) ((ns) - (ns) / 1000 - 10)
-
-static struct cp_account account_of(const struct cp_g *g)
-{
-    struct cp_account account = {.size = sizeof account};
-
-    CHECK_EQ(cp_g_stats(g, &account), 0);
-    return account;
-}
-
-static struct cp_account total(void)
-{
-    struct cp_account sum = {.size = sizeof sum};
-
-    CHECK_EQ(cp_accounts_total(&sum), 0);
-    return sum;
-}
-
-static void compute(uint64_t ns)
-{
-    const uint64_t begin = wall_ns();
-
-    while (wall_ns() - begin < ns)
-        ;
-}
 
 static void check_parts(const struct cp_account *account)
 {
@@ -260,15 +233,6 @@ CP_TEST(a_wait_ends_when_its_g_is_ready)
 }
 
 /* ---- A runtime of the test's own ------------------------------------------------------------- */
-
-static struct cp_m *attached(void)
-{
-    struct cp_error err;
-    struct cp_m *m;
-
-    CHECKF(cp_m_attach(&m, &err) == 0, "%s", err.message);
-    return m;
-}
 
 static char stack[64];
 
