@@ -58,13 +58,14 @@ void cp__telling_end(struct cp__telling *telling);
 /* Before a jump: ends the wait of the calling thread, if it waits. */
 void cp__telling_leave(void);
 
-/* Returns whether waits are recorded, and the caller is the program. */
+/* Returns whether waits are recorded, or looked at, and the caller is the program. */
 static inline bool cp__waits_are_wanted(const void *caller)
 {
+    const uint32_t wanted = CP__ACCOUNTING_EVENTS | CP__ACCOUNTING_WALL;
     const struct cp__wait_tellers *tellers = cp__tellers;
 
     /* relaxed: a recording that has just begun may be seen late */
-    return tellers != NULL && (cp_load_relaxed(tellers->accounting) & CP__ACCOUNTING_EVENTS) != 0 &&
+    return tellers != NULL && (cp_load_relaxed(tellers->accounting) & wanted) != 0 &&
            (uintptr_t)caller - tellers->code >= tellers->code_end - tellers->code;
 }
 

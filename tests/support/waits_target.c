@@ -1,10 +1,10 @@
 /*
  * A program of pthreads that knows nothing of the profiler, for run_waits_test.c to run under
  * `counterpoint run -e wait`. Its argument says what it does: "causes" waits 100 ms in each of a few
- * functions, "gives" waits for a condition while another thread waits for the mutex, "forks" forks then,
- * "torture" has 8 threads take one lock, "jumps" jumps out of waits, "tosses" does so all the time,
- * "allocator" waits in its own malloc() and in handlers, and "alone" waits for nobody. Prints only what it
- * would print without a profiler, too.
+ * functions, "lives" sleeps, waits and computes at once, "gives" waits for a condition while another thread
+ * waits for the mutex, "forks" forks then, "torture" has 8 threads take one lock, "jumps" jumps out of waits,
+ * "tosses" does so all the time, "allocator" waits in its own malloc() and in handlers, and "alone" waits for
+ * nobody. Prints only what it would print without a profiler, too.
  */
 #include <errno.h>
 #include <poll.h>
@@ -161,6 +161,55 @@ static void known_causes(void)
     wait_for_thread(thread);
     wait_for_child();
     wait_asleep();
+}
+
+/* ---- A second of each -------------------------------------------------------------------------- */
+
+CAUSE sleep_long(void)
+{
+    const struct timespec time = {.tv_sec = 1};
+
+    sink = nanosleep(&time, NULL);
+}
+
+static void *sleep_for_long(void *unused)
+{
+    sleep_long();
+    return unused;
+}
+
+static void *lock_for_long(void *unused)
+{
+    wait_for_lock();
+    return unused;
+}
+
+CAUSE compute_long(void)
+{
+    const struct timespec end = in_ms(CLOCK_MONOTONIC, 1000);
+    struct timespec now;
+
+    do {
+        for (int i = 0; i < 10000; i++)
+            sink = i;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec < end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
+}
+
+/* The thread that computes has waited before: else the profiler would not know it. */
+static void live_in_three_ways(void)
+{
+    pthread_t threads[2];
+
+    pthread_mutex_lock(&shared.lock);
+    if (pthread_create(&threads[0], NULL, sleep_for_long, NULL) != 0 ||
+        pthread_create(&threads[1], NULL, lock_for_long, NULL) != 0)
+        abort();
+    let_pass(1);
+    compute_long();
+    pthread_mutex_unlock(&shared.lock);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
 }
 
 /* ---- Another one waits ----------------------------------------------------------------------- */
@@ -432,6 +481,8 @@ int main(int argc, char **argv)
         known_causes();
     } else if (strcmp(what, "gives") == 0) {
         wait_while_one_waits();
+    } else if (strcmp(what, "lives") == 0) {
+        live_in_three_ways();
     } else if (strcmp(what, "forks") == 0) {
         fork_while_one_waits();
     } else if (strcmp(what, "torture") == 0) {

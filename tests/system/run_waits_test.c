@@ -1,18 +1,25 @@
-/* `counterpoint run -e wait` with programs of pthreads that know nothing of it:
- * tests/support/waits_target.c, which waits for known causes, and answers_target.c, which prints what
+/* `counterpoint run -e wait`, and the other events of waits, with programs of pthreads that know nothing of
+ * it: tests/support/waits_target.c, which waits for known causes, and answers_target.c, which prints what
  * calls return. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/clock.h"
+#include "tests/support/pprof_lines.h"
 #include "tests/support/target_tools.h"
+
+static char *read_times(const char *type, const char *options)
+{
+    return test_command(NULL,
+                        "cd %s/out && PPROF_TMPDIR=. HOME=. go tool pprof -sample_index=%s -unit=ms %s "
+                        "*.pb.gz 2> /dev/null",
+                        test_dir(), type, options);
+}
 
 static char *read_delays(const char *options)
 {
-    return test_command(NULL,
-                        "cd %s/out && PPROF_TMPDIR=. HOME=. go tool pprof -sample_index=delay -unit=ms %s "
-                        "*.pb.gz 2> /dev/null",
-                        test_dir(), options);
+    return read_times("delay", options);
 }
 
 /* Runs a command line under `counterpoint run`, with options. Returns what the program prints. */
@@ -37,16 +44,6 @@ struct cause {
     const char *function;
     const char *call;
 };
-
-/* Reads "0 0% 100% 100.12ms 5.2% wait_for_lock": the cumulated time is the fourth column. */
-static double ms_in(const char *top, const char *function)
-{
-    char *line = test_command(NULL, "awk '$NF == \"%s\" { print $4 + 0 }' <<'END'\n%s\nEND", function, top);
-    double ms = atof(line);
-
-    free(line);
-    return ms;
-}
 
 /* The wait begins after the helper's 100 ms, if this thread had no CPU for a while. */
 CP_TEST(known_causes_have_their_time)
@@ -135,6 +132,34 @@ CP_TEST(who_waits_for_a_condition_has_made_others_wait_for_its_mutex)
     free(traces);
 }
 
+/* One thread sleeps for a second, one waits for a lock of the main thread, which computes meanwhile. The
+ * looks may come late, and what is after the last one is in no sample. */
+CP_TEST(what_threads_do_has_its_time)
+{
+    char *tags, *waits, *runs;
+    uint64_t begin;
+    double most;
+
+    build_stranger("target", "waits_target.c");
+    begin = wall_ns();
+    free(run_waiting("-e wall", "./target lives"));
+    most = (double)(wall_ns() - begin) / 1e6;
+    tags = read_times("wall", "-tags");
+    waits = read_times("wall", "-top -cum -nodecount=1000 -nodefraction=0 -tagfocus=state=waiting");
+    runs = read_times("wall", "-top -cum -nodecount=1000 -nodefraction=0 -tagfocus=state=running");
+    printf("%s%s%s", tags, waits, runs);
+    CHECK(ms_of_tag(tags, "sleep") >= 300 && ms_of_tag(tags, "sleep") <= 2 * most);
+    CHECK(ms_of_tag(tags, "lock") >= 300 && ms_of_tag(tags, "lock") <= most);
+    CHECK(ms_of_tag(tags, "running") >= 300 && ms_of_tag(tags, "running") <= 3 * most);
+    CHECK(ms_in(waits, "sleep_long") >= 300 && ms_in(waits, "sleep_long") <= most);
+    CHECK(ms_in(waits, "wait_for_lock") >= 300);
+    CHECK(ms_in(runs, "compute_long") > 0);
+    CHECK(ms_in(waits, "compute_long") == 0);
+    free(tags);
+    free(waits);
+    free(runs);
+}
+
 /* The child of a fork has the parent's memory, but none of the threads that wait. */
 CP_TEST(a_child_has_made_nobody_wait)
 {
@@ -169,6 +194,7 @@ CP_TEST(calls_return_what_they_return_without_a_profile)
     check_prints_alike("-e wait:1", "./answers");
     check_prints_alike("-e taskClock:1ms,wait:1", "./answers");
     check_prints_alike("-e lock:1", "./answers");
+    check_prints_alike("-e wall:1ms", "./answers");
 }
 
 /* A wait that a handler has jumped out of ends there. The thread's later waits are told. */
@@ -202,6 +228,7 @@ CP_TEST(eight_threads_take_one_lock)
     check_prints_alike("-e wait:1", "./target torture");
     check_prints_alike("-e wait:1 --duration 0.02", "./target torture");
     check_prints_alike("-e lock:1,wait:1", "./target torture");
+    check_prints_alike("-e wall:1ms", "./target torture");
 }
 
 /* The program allocates with a lock that is pthread's, and a handler that waits interrupts the
@@ -211,6 +238,7 @@ CP_TEST(waits_of_an_allocator_allocate_nothing)
     build_stranger("target", "waits_target.c");
     check_prints_alike("-e wait:1", "timeout -s KILL 10 ./target allocator"); /* it would hang for good */
     check_prints_alike("-e lock:1", "timeout -s KILL 10 ./target allocator");
+    check_prints_alike("-e wall:1ms", "timeout -s KILL 10 ./target allocator");
 }
 
 CP_TEST(programs_of_cxx)
