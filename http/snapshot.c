@@ -11,7 +11,6 @@
 #include "sched.h"
 #include "share.h"
 #include "stall.h"
-#include "stalls.h"
 #include "watch.h"
 
 size_t cp__http_max_snapshot = 64 << 20; /* the limit of Go for the text of a goroutine profile */
@@ -24,6 +23,7 @@ struct state {
     char watch[CP_WATCH_NAME_MAX + 1];
     enum cp_contention contention;
     uint64_t least_ns; /* of waits */
+    uint64_t search;   /* the one of stalls that the request has joined; 0: none */
 };
 
 /* ---- One state ------------------------------------------------------------------------------- */
@@ -178,8 +178,17 @@ static int take_leaks(const struct state *state, struct cp_writer w, unsigned de
 
 static int take_stalls(const struct state *state, struct cp_writer w, unsigned debug, struct cp_error *err)
 {
-    (void)state;
-    return cp_stalls_profile(w, debug > 0 ? CP_FORM_TEXT : CP_FORM_PPROF, err);
+    struct cp_stalls_stats stats = {.size = sizeof stats};
+    int result = cp_stalls_profile(w, debug > 0 ? CP_FORM_TEXT : CP_FORM_PPROF, err);
+
+    if (result < 0 || state->search == 0)
+        return result;
+    cp_stalls_stats(&stats);
+    if (stats.search == state->search && stats.is_running != 0)
+        return result;
+    return cp__error(err, -EAGAIN,
+                     "The program has called cp_stalls_start() during the request, and what was found before "
+                     "is forgotten. Ask again.");
 }
 
 static int take_threads(const struct state *state, struct cp_writer w, unsigned debug, struct cp_error *err)
@@ -253,26 +262,26 @@ int cp__http_leaks(struct cp__exchange *exchange)
     return answer_with(exchange, &state);
 }
 
-/* With "seconds", stalls are looked for while the request waits, even if the program does not look for them.
- * */
+/* With "seconds", stalls are looked for while the request waits, even if nobody else looks for them. */
 int cp__http_stalls(struct cp__exchange *exchange)
 {
-    const struct state state = {.name = "stalls", .take = take_stalls};
+    struct state state = {.name = "stalls", .take = take_stalls};
     const char *query = exchange->request->query;
     unsigned long long seconds = 0;
     uint64_t threshold_ns = 0;
     struct cp_error err;
-    int begun = 0, result = cp__http_query_time(query, "threshold", &threshold_ns, &err);
+    bool has_joined = false;
+    int result = cp__http_query_time(query, "threshold", &threshold_ns, &err);
 
     if (result >= 0)
         result = cp__http_query_number(query, "seconds", 1, cp__http_max_seconds(exchange), &seconds, &err);
     if (result >= 0 && (seconds != 0 || threshold_ns != 0))
-        result = begun = cp__http_begin_stalls(threshold_ns, &err);
+        has_joined = (result = cp_stalls_join(threshold_ns, &state.search, &err)) == 0;
     if (result < 0)
         return cp__http_refuse(exchange, cp__http_status_of(result), "%s", err.message);
     result = answer_with(exchange, &state);
-    if (begun == 1)
-        cp_stalls_stop();
+    if (has_joined)
+        cp_stalls_leave();
     return result;
 }
 

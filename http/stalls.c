@@ -1,9 +1,7 @@
 #include "stalls.h"
 
-#include <errno.h>
 #include <inttypes.h>
 
-#include "runtime/base/fail.h"
 #include "stall.h"
 
 void cp__http_print_stalls(FILE *out)
@@ -25,23 +23,4 @@ void cp__http_print_stalls(FILE *out)
         fprintf(out, "counterpoint_stall_seconds_total{kind=\"%s\"} %" PRIu64 ".%09" PRIu64 "\n",
                 cp_stall_kind_name((enum cp_stall_kind)kind), stats.ns[kind] / 1000000000,
                 stats.ns[kind] % 1000000000);
-}
-
-int cp__http_begin_stalls(uint64_t threshold_ns, struct cp_error *err)
-{
-    const struct cp_stall_options options = {.size = sizeof options, .threshold_ns = threshold_ns};
-    struct cp_stalls_stats stats = {.size = sizeof stats};
-    int result = cp_stalls_start(&options, err);
-
-    if (result == 0)
-        return 1;
-    if (result != -EBUSY)
-        return result;
-    cp_stalls_stats(&stats);
-    if (threshold_ns == 0 || threshold_ns == stats.threshold_ns)
-        return 0;
-    return cp__error(err, -EBUSY,
-                     "Stalls are looked for already, with a threshold of %" PRIu64
-                     " us: leave out \"threshold\".",
-                     stats.threshold_ns / 1000);
 }

@@ -363,7 +363,7 @@ int cp_g_leak_profile(struct cp_writer w, enum cp_profile_form form, uint64_t le
                       struct cp_error *err);
 
 /*
- * Writes the stalls that were found since the last cp_stalls_start() (stall.h), by place: how many, and for
+ * Writes the stalls that the search which runs, or ran last, has found (stall.h), by place: how many, and for
  * how long they have lasted. The label stall says what the thread did (cp_stall_kind_name()), the label
  * reason what it waited for. Stalls that the system made, and those without a stack, have a frame that says
  * so. The call works on a thread of its own. Returns -EINVAL for an unknown form, -ENOMEM, the error of

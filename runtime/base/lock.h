@@ -20,6 +20,7 @@ enum cp__lock_rank {
     CP__RANK_CONFIGS,         /* runtime: which slot each event of cp_set_cpu_profile_config() has */
     CP__RANK_SCHED_LIST,      /* sched: the list of all Gs, and the end of a stack that a lister reads */
     CP__RANK_SCHED,           /* sched: each lock of the scheduler; no thread takes two of them */
+    CP__RANK_STALL_SEARCH,    /* stall: who has stalls looked for */
     CP__RANK_STALLS,          /* stall: the places of stalls */
     CP__RANK_WATCHES,         /* watch: the list of watches */
     CP__RANK_WATCH,           /* watch: one watch's labels and Ms */

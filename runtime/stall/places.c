@@ -39,7 +39,7 @@ void cp__places_clear(void)
             free_place(place);
         }
     }
-    places.sums = (struct cp_stalls_stats){.size = sizeof places.sums};
+    places.sums = (struct cp_stalls_stats){.size = sizeof places.sums, .search = places.sums.search + 1};
     cp__unlock(&places.lock);
 }
 

@@ -8,7 +8,7 @@
 
 struct cp__place;
 
-/* Forgets all places and sums. */
+/* Forgets all places and sums: another search begins. */
 void cp__places_clear(void);
 /* Adds a stall that has lasted for stall->longest_ns. Returns its place, and whether it is new; NULL if there
  * is no room, or no memory. Takes a reference of the labels if they are kept. */

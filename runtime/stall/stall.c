@@ -8,6 +8,7 @@
 #include "places.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/fork_child.h"
+#include "runtime/base/lock.h"
 #include "runtime/base/os.h"
 #include "runtime/base/sized.h"
 #include "runtime/base/thread.h"
@@ -21,18 +22,30 @@
 #define REPORTS_A_MINUTE 60u
 
 /*
- *   state     means                                   next      who changes it
- *   IDLE      there is no thread                      BUSY      cp_stalls_start(): compare-and-swap
- *   BUSY      a thread is being started or joined     RUNNING   cp_stalls_start()
- *                                                     IDLE      it, if it fails; cp_stalls_stop()
- *   RUNNING   the thread looks                        BUSY      cp_stalls_stop(): compare-and-swap
+ * There is one search, and one thread that looks. The program has it by cp_stalls_start(), and others join.
+ *
+ *   the program  joined  the search
+ *   no           0       does not run
+ *   no           more    runs, and reports to nobody
+ *   yes          any     runs as the program has said
+ *
+ * When the program begins, the search begins anew, whoever has joined it. When the program ends, the search
+ * goes on for those who have. If the thread could not be started anew, they have joined what does not run.
  */
-enum watcher_state { IDLE, BUSY, RUNNING };
+static struct {
+    struct cp__lock lock;
+    bool is_programs;
+    unsigned joined;
+    pthread_t thread; /* if is_running */
+} search = {.lock = CP__LOCK_INIT(CP__RANK_STALL_SEARCH)};
 
-static uint32_t watcher_state; /* shared, atomic */
-static uint64_t threshold_ns;  /* shared, atomic: of the last start; 0: there was none */
-static pthread_t thread;       /* of who has BUSY */
+static uint32_t is_running;   /* shared, atomic; written under the lock */
+static uint64_t threshold_ns; /* shared, atomic: of the last start; 0: there was none */
 static struct cp__watcher watcher;
+static _Thread_local bool is_watcher; /* the calling thread is the one that looks */
+
+/* Who has it may read and change callback and log of the watcher's options. */
+static pthread_mutex_t reporting = PTHREAD_MUTEX_INITIALIZER;
 
 const char *cp_stall_kind_name(enum cp_stall_kind kind)
 {
@@ -59,10 +72,21 @@ void cp__watcher_report(struct cp__watcher *of, const struct cp_stall *stall)
     const bool may = may_report(of);
 
     cp__places_note_report(!may);
+    pthread_mutex_lock(&reporting);
     if (may && of->options.log != NULL)
         cp_stall_print(of->options.log, stall);
     if (may && of->options.callback != NULL)
         of->options.callback(of->options.context, stall);
+    pthread_mutex_unlock(&reporting);
+}
+
+/* Waits for a callback that runs. */
+static void report_to_nobody(void)
+{
+    pthread_mutex_lock(&reporting);
+    watcher.options.callback = NULL;
+    watcher.options.log = NULL;
+    pthread_mutex_unlock(&reporting);
 }
 
 /* ---- Starting and stopping ------------------------------------------------------------------- */
@@ -86,8 +110,26 @@ static int check_options(const struct cp_stall_options *from, struct cp_stall_op
     return 0;
 }
 
+/* Refuses what cannot work at this moment. */
+static int check_moment(struct cp_error *err)
+{
+    if (is_watcher)
+        return cp__error(
+            err, -EDEADLK,
+            "The callback of cp_stalls_start() cannot have stalls looked for: its thread looks.");
+    cp__prepare();
+    if ((cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_ON) == 0) /* relaxed: a switch of the program's */
+        return cp__error(err, -ENODATA,
+                         "Stalls are found by the accounts of Gs, which the program has switched off: call "
+                         "cp_accounts_set(true) before.");
+    cp__ticks_measure();
+    cp__code_update();
+    return 0;
+}
+
 static void *watch_ms(void *arg)
 {
+    is_watcher = true;
     cp__watcher_run(arg);
     return NULL;
 }
@@ -97,7 +139,7 @@ static void *run_watcher(void *arg)
     return cp__thread_own(watch_ms, arg);
 }
 
-/* With BUSY. */
+/* Under the lock. Forgets what was found. */
 static int start_watcher(const struct cp_stall_options *options, struct cp_error *err)
 {
     int result = cp__disposition_hold(err);
@@ -106,60 +148,133 @@ static int start_watcher(const struct cp_stall_options *options, struct cp_error
         return result;
     cp__places_clear();
     watcher = (struct cp__watcher){.options = *options};
-    result = cp__thread_start(&thread, CP__DEEP_STACK, run_watcher, &watcher);
+    result = cp__thread_start(&search.thread, CP__DEEP_STACK, run_watcher, &watcher);
     if (result < 0) {
         cp__disposition_drop();
         return cp__error(err, result, "There can be no thread that looks for stalls: %s.", strerror(-result));
     }
-    cp_store_relaxed(&threshold_ns, options->threshold_ns); /* relaxed: a number of its own */
+    cp_store_relaxed(&threshold_ns, options->threshold_ns); /* relaxed, both: numbers of their own */
+    cp_store_relaxed(&is_running, 1u);
     return 0;
+}
+
+/* Under the lock: is_running is read by its writers. */
+static void stop_watcher(void)
+{
+    if (is_running == 0)
+        return;
+    cp_store_release(&watcher.is_stopping, 1u); /* pairs with the acquire in cp__watcher_run() */
+    cp__os_futex_wake_from_handler(&watcher.is_stopping);
+    pthread_join(search.thread, NULL);
+    cp__disposition_drop();
+    cp_store_relaxed(&is_running, 0u); /* relaxed: a number of its own */
+}
+
+/* Under the lock. */
+static int start_for_program(const struct cp_stall_options *options, struct cp_error *err)
+{
+    int result;
+
+    if (search.is_programs)
+        return cp__error(err, -EBUSY, "Stalls are looked for already: call cp_stalls_stop() before.");
+    stop_watcher();
+    result = start_watcher(options, err);
+    search.is_programs = result == 0;
+    return result;
 }
 
 int cp_stalls_start(const struct cp_stall_options *from, struct cp_error *err)
 {
     struct cp_stall_options options;
-    uint32_t is = IDLE;
     int result = check_options(from, &options, err);
 
+    if (result == 0)
+        result = check_moment(err);
     if (result < 0)
         return result;
-    cp__prepare();
-    if ((cp_load_relaxed(&cp_accounting) & CP__ACCOUNTING_ON) == 0) /* relaxed: a switch of the program's */
-        return cp__error(err, -ENODATA,
-                         "Stalls are found by the accounts of Gs, which the program has switched off: call "
-                         "cp_accounts_set(true) before.");
-    if (!cp_compare_exchange(&watcher_state, &is, BUSY))
-        return cp__error(err, -EBUSY, "Stalls are looked for already: call cp_stalls_stop() before.");
-    cp__ticks_measure();
-    cp__code_update();
-    result = start_watcher(&options, err);
-    /* release: pairs with the exchanges of the state */
-    cp_store_release(&watcher_state, (uint32_t)(result < 0 ? IDLE : RUNNING));
+    cp__lock(&search.lock);
+    result = start_for_program(&options, err);
+    cp__unlock(&search.lock);
     return result;
 }
 
 int cp_stalls_stop(void)
 {
-    uint32_t is = RUNNING;
+    int result = 0;
 
-    /* relaxed: the thread itself sees RUNNING, and its own id */
-    if (cp_load_relaxed(&watcher_state) == RUNNING && pthread_equal(pthread_self(), thread))
+    if (is_watcher)
         return -EDEADLK;
-    if (!cp_compare_exchange(&watcher_state, &is, BUSY))
-        return -ESRCH;
-    cp_store_release(&watcher.is_stopping, 1u); /* pairs with the acquire in cp__watcher_run() */
-    cp__os_futex_wake_from_handler(&watcher.is_stopping);
-    pthread_join(thread, NULL);
-    cp__disposition_drop();
-    cp_store_release(&watcher_state, IDLE); /* pairs with the exchanges of the state */
-    return 0;
+    cp__lock(&search.lock);
+    if (!search.is_programs)
+        result = -ESRCH;
+    else if (search.joined > 0)
+        report_to_nobody();
+    else
+        stop_watcher();
+    search.is_programs = false;
+    cp__unlock(&search.lock);
+    return result;
 }
+
+/* ---- Joining --------------------------------------------------------------------------------- */
+
+/* Under the lock. A threshold of 0 is any. */
+static int join_search(uint64_t wanted_ns, const struct cp_stall_options *options, struct cp_error *err)
+{
+    if (is_running == 0) /* written under the lock */
+        return start_watcher(options, err);
+    if (wanted_ns == 0 || wanted_ns == threshold_ns)
+        return 0;
+    return cp__error(
+        err, -EBUSY,
+        "Stalls are looked for already, with a threshold of %llu us: leave the threshold out, or "
+        "wait until that has ended.",
+        (unsigned long long)(threshold_ns / 1000));
+}
+
+int cp_stalls_join(uint64_t wanted_ns, uint64_t *number, struct cp_error *err)
+{
+    const struct cp_stall_options wanted = {.size = sizeof wanted, .threshold_ns = wanted_ns};
+    struct cp_stalls_stats stats = {.size = sizeof stats};
+    struct cp_stall_options options;
+    int result = check_options(&wanted, &options, err);
+
+    if (result == 0)
+        result = check_moment(err);
+    if (result < 0)
+        return result;
+    cp__lock(&search.lock);
+    result = join_search(wanted_ns, &options, err);
+    search.joined += result == 0;
+    cp__places_sum(&stats);
+    cp__unlock(&search.lock);
+    if (result == 0)
+        *number = stats.search;
+    return result;
+}
+
+int cp_stalls_leave(void)
+{
+    int result = 0;
+
+    if (is_watcher)
+        return -EDEADLK;
+    cp__lock(&search.lock);
+    if (search.joined == 0)
+        result = -ESRCH;
+    else if (--search.joined == 0 && !search.is_programs)
+        stop_watcher();
+    cp__unlock(&search.lock);
+    return result;
+}
+
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 int cp_stalls_stats(struct cp_stalls_stats *stats)
 {
     /* relaxed, both: numbers of their own */
     struct cp_stalls_stats read = {.threshold_ns = cp_load_relaxed(&threshold_ns),
-                                   .is_running = cp_load_relaxed(&watcher_state) == RUNNING};
+                                   .is_running = cp_load_relaxed(&is_running)};
     int result = cp__struct_check(stats, "struct cp_stalls_stats", NULL);
 
     if (result < 0)
@@ -173,7 +288,11 @@ int cp_stalls_stats(struct cp_stalls_stats *stats)
 static void forget_watcher(void)
 {
     cp__fork_child_resets();
-    cp_store_relaxed(&watcher_state, IDLE); /* relaxed, both: this is the only thread */
+    cp__lock_reset(&search.lock);
+    pthread_mutex_init(&reporting, NULL);
+    search.is_programs = is_watcher = false; /* a callback may fork */
+    search.joined = 0;
+    cp_store_relaxed(&is_running, 0u); /* relaxed, both: this is the only thread */
     cp_store_relaxed(&threshold_ns, 0);
     cp__places_forget();
     for (struct cp__m *m = cp__ms; m != NULL; m = m->next)

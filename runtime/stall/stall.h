@@ -18,7 +18,7 @@
  * one SIGPROF of a timer on its CPU clock, which takes the stack. No thread that sleeps or waits in a system
  * call is interrupted.
  *
- * Forks: the child has no such thread, and may start one.
+ * Forks: the child has no such thread, nobody has joined there, and it may start one.
  */
 #ifndef COUNTERPOINT_STALL_H
 #define COUNTERPOINT_STALL_H
@@ -75,7 +75,8 @@ struct cp_stall {
  * Called for the first stall of each place, on the library's thread, while the stall goes on or just after
  * its end. Two stalls that computed are of one place if the same calls led to the function that ran; others
  * if they waited for the same reason at the same place. While the function runs, no further stalls are looked
- * for. It may read what cp_stalls_stats() and cp_stalls_each() tell, and must not call cp_stalls_stop().
+ * for. It may read what cp_stalls_stats() and cp_stalls_each() tell, and must not begin, end,
+ * join or leave a search.
  */
 typedef void cp_stall_fn(void *context, const struct cp_stall *stall);
 
@@ -92,16 +93,31 @@ struct cp_stall_options {
 #define CP_STALL_LEAST_NS UINT64_C(2000000)
 
 /*
- * Begins to look for stalls, and forgets those of earlier times. Returns 0; -EBUSY if it has begun already;
- * -EINVAL for bad options; -ENODATA if the program has switched accounts off; -ENOMEM or -EAGAIN if there can
- * be no thread. Without CPU clocks of threads or a handler for SIGPROF it is refused with the system's error.
+ * Begins to look for stalls, and forgets those of earlier times. There is one search in a process, and it is
+ * the program's: if others have joined one (cp_stalls_join()), it begins anew with these options. Returns 0;
+ * -EBUSY if the program has begun already; -EINVAL for bad options; -ENODATA if the program has switched
+ * accounts off; -EDEADLK in the callback; -ENOMEM or -EAGAIN if there can be no thread. Without CPU clocks of
+ * threads or a handler for SIGPROF it is refused with the system's error.
  */
 int cp_stalls_start(const struct cp_stall_options *options, struct cp_error *err);
-/* Ends that, and waits for the library's thread and its callback. What was found can still be read. Returns
- * 0; -ESRCH if nobody has begun; -EDEADLK in the callback. */
+/* Ends that, and waits for the callback. If others have joined, stalls are looked for until the last of them
+ * has left, and reported to nobody. What was found can still be read. Returns 0; -ESRCH if the program has
+ * not begun; -EDEADLK in the callback. */
 int cp_stalls_stop(void);
 
-/* What was found since the last cp_stalls_start(). */
+/*
+ * For those who look at stalls for a while, whether the program does so or not, as a request over HTTP does:
+ * joins the search that runs, or begins one that reports to nobody. A threshold of 0 is that of the search,
+ * or CP_STALL_DEFAULT_NS. Stores the search's number in *search: cp_stalls_stats.search is another one if a
+ * search has begun since, and what was found before is forgotten. Returns 0, and then cp_stalls_leave() is
+ * due; -EBUSY if the search has another threshold; and the other errors of cp_stalls_start().
+ */
+int cp_stalls_join(uint64_t threshold_ns, uint64_t *search, struct cp_error *err);
+/* Ends one call of cp_stalls_join(). The search ends with the last of them, unless it is the program's.
+ * Returns 0; -ESRCH if nobody has joined; -EDEADLK in the callback. */
+int cp_stalls_leave(void);
+
+/* What was found since the search has begun that runs, or ran last. */
 struct cp_stalls_stats {
     size_t size;                         /* sizeof(struct cp_stalls_stats) as the caller compiled it */
     uint64_t threshold_ns;               /* 0: stalls have never been looked for */
@@ -113,6 +129,7 @@ struct cp_stalls_stats {
     uint64_t reports;       /* how many were reported */
     uint64_t suppressed;    /* how many were not, because of reports_a_minute */
     uint64_t without_place; /* stalls of new places for which there was no room: CP_STALL_PLACES_MAX */
+    uint64_t search;        /* the search's number: each is more than the last one; 0: there was none */
 };
 #define CP_STALL_PLACES_MAX 1024
 /* Fills *stats, whose size the caller has set. Returns -EINVAL if the size was never set. */

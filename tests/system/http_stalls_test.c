@@ -30,12 +30,28 @@ static void *run_gs(void *arg)
     return NULL;
 }
 
-static bool has_computed(void)
+static struct cp_stalls_stats stats_now(void)
 {
     struct cp_stalls_stats stats = {.size = sizeof stats};
 
     CHECK_EQ(cp_stalls_stats(&stats), 0);
-    return stats.stalls[CP_STALL_COMPUTED] > 0;
+    return stats;
+}
+
+static bool has_computed(void)
+{
+    return stats_now().stalls[CP_STALL_COMPUTED] > 0;
+}
+
+static bool are_looked_for(void)
+{
+    return stats_now().is_running != 0;
+}
+
+static void wait_until_looked_for(bool are)
+{
+    while (are_looked_for() != are)
+        usleep(1000);
 }
 
 /* Asks for profiles until one has a stall with its stack. */
@@ -70,7 +86,7 @@ CP_TEST(stalls_are_served)
     check_answer(http, "\"$base/stalls?seconds=1&threshold=1\"", 400, "as in 90s", NULL);
     check_answer(http, "\"$base/stalls?seconds=1&threshold=1us\"", 400, "2000000 ns at least", NULL);
     check_profile(http);
-    CHECK_EQ(cp_stalls_stop(), -ESRCH); /* the endpoint has stopped what it has started */
+    CHECK(!are_looked_for()); /* the endpoint has stopped what it has started */
 
     CHECK_EQ(cp_stalls_start(&options, NULL), 0);
     check_answer(http, "\"$base/stalls?seconds=1&threshold=5ms\"", 409, "a threshold of 10000 us", NULL);
@@ -83,5 +99,58 @@ CP_TEST(stalls_are_served)
     cp_store_relaxed(&is_enough, 1u);
     pthread_join(gs, NULL);
     CHECK_EQ(cp_stalls_stop(), 0);
+    cp_http_stop(http);
+}
+
+/* The request that has begun first ends first, and stalls are looked for until the other one ends, too. */
+CP_TEST(requests_share_what_looks_for_stalls)
+{
+    struct cp_http *http = start_http(NULL);
+    int first = request(http, PPROF "/stalls?seconds=1"), second;
+
+    wait_until_looked_for(true);
+    second = request(http, PPROF "/stalls?seconds=30");
+    free(receive_all(first, PATIENCE_MS));
+    wait_until_looked_for(true); /* if the second one has come late, it begins anew */
+    close(first);
+    close(second);
+    cp_http_stop(http);
+    CHECK(!are_looked_for());
+}
+
+/* Asks for what stalls in some seconds, and returns when it is looked for. */
+static int ask_for_stalls(const struct cp_http *http)
+{
+    int fd = request(http, PPROF "/stalls?seconds=2&threshold=5ms");
+
+    wait_until_looked_for(true);
+    return fd;
+}
+
+static void check_end(int fd, const char *part)
+{
+    char *answer = receive_all(fd, PATIENCE_MS);
+
+    CHECK_CONTAINS(answer, part);
+    free(answer);
+    close(fd);
+}
+
+CP_TEST(a_request_is_not_in_the_programs_way)
+{
+    struct cp_stall_options options = {.size = sizeof options, .threshold_ns = 20000000};
+    struct cp_http *http = start_http(NULL);
+    int fd = ask_for_stalls(http);
+
+    CHECK_EQ(cp_stalls_start(&options, NULL), 0);
+    CHECK_EQ(stats_now().threshold_ns, 20000000);
+    check_end(fd, "HTTP/1.1 503 ");
+    CHECK(are_looked_for());
+    CHECK_EQ(cp_stalls_stop(), 0);
+    CHECK(!are_looked_for());
+    fd = ask_for_stalls(http);
+    CHECK_EQ(cp_stalls_stop(), -ESRCH); /* the program has not started it */
+    check_end(fd, "HTTP/1.1 200 ");
+    wait_until_looked_for(false);
     cp_http_stop(http);
 }

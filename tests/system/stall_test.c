@@ -1,86 +1,15 @@
 /* Gs that hold their M for too long. */
 #include "pprof.h"
-#include "stall.h"
-#include "tests/support/gs.h"
+#include "tests/support/stalls.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-/* What the callback has been told. Written by the library's thread. */
-static struct {
-    uint32_t reports; /* shared, atomic; stored last */
-    struct cp_stall last;
-    uintptr_t frames[CP_MAX_FRAMES];
-    char label[32];
-} told;
-
-static void on_stall(void *context, const struct cp_stall *stall)
-{
-    CHECK_EQ(stall->size, sizeof *stall);
-    *(unsigned *)context += 1;
-    if (stall->kind == CP_STALL_NOT_RUN || (stall->kind == CP_STALL_COMPUTED && stall->depth == 0))
-        return; /* the machine is busy, or the stall ended before its stack was taken */
-    told.last = *stall;
-    for (unsigned i = 0; i < stall->depth; i++)
-        told.frames[i] = stall->frames[i];
-    told.label[0] = '\0';
-    if (cp_labels_count(stall->labels) > 0)
-        snprintf(told.label, sizeof told.label, "%s=%s", cp_labels_key(stall->labels, 0),
-                 cp_labels_value(stall->labels, 0));
-    cp_store_release(&told.reports, told.reports + 1);
-}
-
-static unsigned called;
-
-static void start_with(uint64_t threshold_ns, FILE *log)
-{
-    struct cp_stall_options options = {.size = sizeof options,
-                                       .threshold_ns = threshold_ns,
-                                       .callback = on_stall,
-                                       .context = &called,
-                                       .log = log};
-    struct cp_error err;
-
-    memset(&told, 0, sizeof told);
-    called = 0;
-    CHECKF(cp_stalls_start(&options, &err) == 0, "%s", err.message);
-}
-
-static struct cp_stalls_stats stats_now(void)
-{
-    struct cp_stalls_stats stats = {.size = sizeof stats};
-
-    CHECK_EQ(cp_stalls_stats(&stats), 0);
-    return stats;
-}
-
 /* ---- What computes --------------------------------------------------------------------------- */
-
-/* The functions that compute have a section of their own. */
-extern const char __start_stalls_here[], __stop_stalls_here[];
-#define HERE __attribute__((section("stalls_here"), noinline))
-
-HERE static void compute(void)
-{
-    for (volatile unsigned i = 0; i < 50000000; i++) {
-    }
-}
-
-/* On a busy machine, a stint may be told as one that the system did not run: so there are several. */
-HERE static void compute_until(enum cp_stall_kind kind, uint64_t stalls)
-{
-    while (stats_now().stalls[kind] < stalls) {
-        compute();
-        cp_sleep(100000);
-    }
-}
 
 static unsigned frames_here(void)
 {
@@ -90,16 +19,6 @@ static unsigned frames_here(void)
         n += told.frames[i] >= (uintptr_t)__start_stalls_here &&
              told.frames[i] <= (uintptr_t)__stop_stalls_here;
     return n;
-}
-
-HERE static void computes(void *arg)
-{
-    cp_label_set("kind", "busy");
-    *(uint64_t *)arg = cp_sched_self()->id;
-    while (cp_load_acquire(&told.reports) == 0) { /* pairs with the release in on_stall() */
-        compute();
-        cp_sleep(100000);
-    }
 }
 
 CP_TEST(what_computes_is_told_with_stack_and_labels)
@@ -230,16 +149,6 @@ CP_TEST(what_waits_is_told_with_its_reason)
     CHECK_STR(told.label, "kind=sleepy");
     CHECK(frames_here() >= 1);
     CHECK(told.last.depth >= 2); /* the G's first function is called by the scheduler */
-}
-
-/* Nobody tells of the wait. */
-static void polls(void *arg)
-{
-    (void)arg;
-    while (stats_now().stalls[CP_STALL_WAITED] == 0) {
-        CHECK_EQ(poll(NULL, 0, 50), 0); /* no signal ends it */
-        cp_yield();
-    }
 }
 
 CP_TEST(a_system_call_that_waits_is_told_and_not_interrupted)
@@ -457,133 +366,4 @@ CP_TEST(a_g_that_runs_on_stalls_since_accounts_are_on)
     let_all_be_looked_at();
     CHECK(longest_of_own() <= wall_ns() - begin + MS);
     detach_own();
-}
-
-/* ---- Starting and stopping ------------------------------------------------------------------- */
-
-static int refused(uint64_t threshold_ns)
-{
-    struct cp_stall_options options = {.size = sizeof options, .threshold_ns = threshold_ns};
-    struct cp_error err;
-    int result = cp_stalls_start(&options, &err);
-
-    CHECK(strlen(err.message) > 10);
-    return result;
-}
-
-CP_TEST(what_cannot_be_started_is_refused)
-{
-    struct cp_stall_options unset = {.size = 0};
-    struct cp_stalls_stats no_size = {.size = 0};
-
-    CHECK_EQ(stats_now().threshold_ns, 0);
-    CHECK_EQ(cp_stalls_start(&unset, NULL), -EINVAL);
-    CHECK_EQ(cp_stalls_stats(&no_size), -EINVAL);
-    CHECK_EQ(refused(1), -EINVAL);
-    CHECK_EQ(refused(UINT64_MAX), -EINVAL);
-    CHECK_EQ(cp_stalls_stop(), -ESRCH);
-    cp_accounts_set(false);
-    CHECK_EQ(refused(0), -ENODATA);
-    cp_accounts_set(true);
-    start_with(0, NULL);
-    CHECK_EQ(refused(0), -EBUSY);
-    CHECK_EQ(cp_stalls_stop(), 0);
-    CHECK_EQ(cp_stalls_stop(), -ESRCH);
-}
-
-static void stops_itself(void *context, const struct cp_stall *stall)
-{
-    (void)stall;
-    cp_store_release((int *)context, cp_stalls_stop());
-}
-
-static void computes_until_stopped(void *arg)
-{
-    while (cp_load_acquire((int *)arg) == 0) { /* pairs with the release in stops_itself() */
-        compute();
-        cp_sleep(100000);
-    }
-}
-
-CP_TEST(a_callback_cannot_stop_its_thread)
-{
-    int result = 0;
-    struct cp_stall_options options = {.size = sizeof options, .callback = stops_itself, .context = &result};
-
-    CHECK_EQ(cp_stalls_start(&options, NULL), 0);
-    run(1, computes_until_stopped, &result);
-    CHECK_EQ(cp_stalls_stop(), 0);
-    CHECK_EQ(result, -EDEADLK);
-}
-
-static uint32_t rounds_left; /* shared, atomic */
-
-static void *starts_and_stops(void *arg)
-{
-    (void)arg;
-    for (unsigned i = 0; i < 100; i++) {
-        start_with(CP_STALL_LEAST_NS, NULL);
-        usleep(i % 10 * 1000);
-        CHECK_EQ(cp_stalls_stop(), 0);
-    }
-    cp_store_relaxed(&rounds_left, 0u);
-    return NULL;
-}
-
-/* Some stints are longer than the threshold, others shorter. */
-static void computes_for_varied_times(void *arg)
-{
-    unsigned n = 0;
-
-    (void)arg;
-    while (cp_load_relaxed(&rounds_left) != 0) {
-        for (volatile unsigned i = 0; i < (n % 8) * 1000000; i++) {
-        }
-        n++;
-        cp_yield();
-    }
-}
-
-static void starts_some(void *arg)
-{
-    for (unsigned i = 0; i < 4; i++)
-        go(computes_for_varied_times, arg);
-}
-
-CP_TEST(it_starts_and_stops_while_gs_run)
-{
-    struct sigaction action;
-    pthread_t thread;
-
-    cp_store_relaxed(&rounds_left, 1u);
-    CHECK_EQ(pthread_create(&thread, NULL, starts_and_stops, NULL), 0);
-    run(2, starts_some, NULL);
-    pthread_join(thread, NULL);
-    CHECK_EQ(sigaction(SIGPROF, NULL, &action), 0);
-    CHECK(action.sa_handler == SIG_DFL);
-}
-
-/* ---- Forks ----------------------------------------------------------------------------------- */
-
-CP_TEST(a_child_begins_anew)
-{
-    uint64_t id;
-    int status;
-    pid_t child;
-
-    if (TEST_TSAN)
-        SKIP("ThreadSanitizer lets a child start no threads");
-    start_with(0, NULL);
-    run(1, computes, &id);
-    child = fork();
-    if (child == 0) {
-        if (stats_now().threshold_ns != 0 || stats_now().places != 0 || cp_stalls_stop() != -ESRCH)
-            _exit(1);
-        start_with(0, NULL);
-        run(1, computes, &id);
-        _exit(cp_stalls_stop() != 0 || called == 0 ? 2 : 0);
-    }
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
-    CHECK_EQ(cp_stalls_stop(), 0);
 }
