@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -169,6 +170,71 @@ CP_TEST(the_text_is_that_of_go)
     cp_session_close(session);
     free(memory.data);
     free(text.data);
+}
+
+/* ---- Stacks that cannot be copied ------------------------------------------------------------- */
+
+static int copy_error; /* of each call of process_vm_readv(); 0: the call is the kernel's */
+
+static long copy_or_fail(long number, const long arguments[6])
+{
+    if (number != SYS_process_vm_readv || copy_error == 0)
+        return sim_hand_on(number, arguments);
+    errno = copy_error;
+    return -1;
+}
+
+/* Waits until the session has looked at the waiting thread a few times. */
+__attribute__((noinline)) static void stand_still(struct cp_session *session)
+{
+    struct cp_slot_stats stats = {.size = sizeof stats};
+
+    cp_wait_begin(CP_WAIT_IO, NULL);
+    while (stats.samples < 5) {
+        usleep(1000);
+        CHECK_EQ(cp_session_stats(session, 0, &stats), 0);
+    }
+    cp_wait_end();
+}
+
+/* Returns what go tool pprof says of a thread that has stood still: its comments, and where it stood. */
+static char *record_standing(int error)
+{
+    const char *path = file_in_dir("wall.pb.gz");
+    const struct cp_profiling_option option = cp_option_event(cp_writer_path(path), "wall", 1000000);
+    struct cp_session *session;
+    struct cp_error err = {0};
+
+    copy_error = error;
+    CHECKF(cp_session_start(&session, &option, 1, &err) == 0, "%s", err.message);
+    stand_still(session);
+    CHECKF(cp_session_stop(session, &err) == 0, "%s", err.message);
+    cp_session_close(session);
+    return pprof("-symbolize=none -traces -tagfocus=state=waiting", path);
+}
+
+CP_TEST(a_profile_says_that_stacks_cannot_be_copied)
+{
+    static const int refused[] = {EPERM, ENOSYS};
+    char *text;
+
+    attach();
+    sim_hook(copy_or_fail);
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        text = record_standing(refused[i]);
+        CHECK_CONTAINS(text, "\nstacks: none # the system does not let the process copy its own memory by "
+                             "process_vm_readv(), so ");
+        CHECK_CONTAINS(text, "\nlimits: stacks");
+        CHECK_CONTAINS(text, "reason:  io\n");
+        CHECKF(strstr(text, " stand_still\n") == NULL, "%s", text);
+        free(text);
+    }
+    text = record_standing(EFAULT); /* a stack that is gone is no refusal */
+    CHECKF(strstr(text, "\nstacks: none") == NULL && strstr(text, " stand_still\n") == NULL, "%s", text);
+    free(text);
+    text = record_standing(0);
+    CHECKF(strstr(text, "\nstacks: none") == NULL && strstr(text, " stand_still\n") != NULL, "%s", text);
+    free(text);
 }
 
 /* ---- Nothing to tell ------------------------------------------------------------------------- */
