@@ -177,7 +177,7 @@ static struct running *place_for(struct cp__wall *wall, const struct running *dr
         if (running->account == NULL)
             free_one = running;
         else if (running->account == drawn->account && running->id == drawn->id &&
-                 running->switches == drawn->switches)
+                 running->switches == drawn->switches && running->labels == drawn->labels)
             return running;
     }
     return free_one;
@@ -189,7 +189,7 @@ static bool runs_g(const struct running *running, const struct cp__m *m)
     return running->id == (CP__ACCOUNT_OF_M | (uint64_t)m->tid) && cp__account_on_from_handler(m) != NULL;
 }
 
-/* The G ran. What is drawn in the same stint again waits for the same tick. */
+/* The G ran. What is drawn in the same stint again, with the same labels, waits for the same tick. */
 static void add_running(struct cp__recording *recording, const struct running *drawn)
 {
     struct running *running = place_for(recording->wall, drawn), only;

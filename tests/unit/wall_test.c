@@ -175,6 +175,52 @@ CP_TEST(a_thread_that_has_left_its_g_without_accounts_is_sampled)
     cp_m_detach(m);
 }
 
+enum { LOOKS = 10 };
+
+static void await_looks(struct cp__recording *recording)
+{
+    const uint64_t enough = states_of(recording).sampled[CP__WALL_WAITING] + LOOKS;
+
+    while (states_of(recording).sampled[CP__WALL_WAITING] < enough)
+        ;
+}
+
+/* The thread has the tick's signal blocked, so that no stack comes, and all samples are still to be settled
+ * when the G changes its labels. A look draws both Gs, but not at one moment. */
+static void change_labels(void *arg)
+{
+    struct cp__recording *recording;
+    uint64_t first, second;
+    sigset_t tick, before;
+
+    (void)arg;
+    go(wait_for_message, NULL);
+    cp_yield();
+    sigemptyset(&tick);
+    sigaddset(&tick, SIGPROF);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &tick, &before), 0);
+    CHECK_EQ(cp_label_set("role", "first"), 0);
+    recording = start_recording(CP__WAIT_EVENT_WALL, PERIOD);
+    await_looks(recording);
+    CHECK_EQ(cp_label_set("role", "second"), 0);
+    await_looks(recording);
+    cp__recording_stop(recording);
+    first = seek(recording, CP_WAIT_OTHER, 0, "first").delay;
+    second = seek(recording, CP_WAIT_OTHER, 0, "second").delay;
+    CHECK(first >= (LOOKS - 1) * PERIOD && second >= (LOOKS - 1) * PERIOD);
+    CHECK_EQ(first + second, states_of(recording).ns[CP__WALL_WAITING]);
+    cp__recording_free(recording);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    cp_chan_close(chan);
+}
+
+CP_TEST(a_sample_has_the_labels_of_its_moment)
+{
+    chan = cp_chan_new(sizeof(int), 0);
+    run(1, change_labels, NULL);
+    cp_chan_free(chan);
+}
+
 /* ---- Gs that run for moments ----------------------------------------------------------------- */
 
 static uint32_t is_over; /* atomic */
