@@ -227,6 +227,7 @@ static int take_listed_event(void *context, const struct cp_event_info *info)
         .period = advised_period(walk->exchange, advice, &spec),
         .is_time = spec.kind == CP_EVENT_TIMER || spec.kind == CP_EVENT_CLOCK || spec.kind == CP_EVENT_WAIT,
         .is_wait = spec.kind == CP_EVENT_WAIT,
+        .is_wall = spec.event == CP_CPUPROF_WALL,
         .max_rate = max_rate_of(&spec),
     };
     if (result != 0)

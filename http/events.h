@@ -19,6 +19,7 @@ struct cp__http_event {
     uint64_t period;     /* a sensible period that the kernel does not throttle */
     bool is_time;        /* the period is in nanoseconds */
     bool is_wait;        /* the period is of waiting, not of CPU time */
+    bool is_wall;        /* of those, that which looks at green threads whatever they do */
     uint64_t max_rate;   /* samples per second above which the kernel throttles a clock; 0: no limit known */
     const char *refusal; /* why the event does not work here; NULL: the event works */
 };

@@ -92,9 +92,10 @@ static void print_page_event(void *context, const struct cp__http_event *event)
     cp__json_string(list->out, event->use);
     fputs(",\"reason\":", list->out);
     cp__json_string(list->out, event->refusal);
-    fprintf(list->out, ",\"period\":%" PRIu64 ",\"isTime\":%s,\"isWait\":%s,\"maxRate\":%" PRIu64 "}",
+    fprintf(list->out,
+            ",\"period\":%" PRIu64 ",\"isTime\":%s,\"isWait\":%s,\"isWall\":%s,\"maxRate\":%" PRIu64 "}",
             event->period, event->is_time ? "true" : "false", event->is_wait ? "true" : "false",
-            event->max_rate);
+            event->is_wall ? "true" : "false", event->max_rate);
     list->separator = ",\n";
 }
 

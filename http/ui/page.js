@@ -12,12 +12,17 @@ let running = null; // the AbortController of the running recording
 const chosen = () => known.events.find((e) => e.name === at("event").value);
 
 // Returns a sentence about the chosen period.
-function aboutPeriod({ isTime, isWait, maxRate }) {
+function aboutPeriod({ isTime, isWait, isWall, maxRate }) {
   const period = at("period").valueAsNumber;
   const rate = 1e9 / period;
 
   if (!(period >= 1))
     return ""; // no period is given, or an impossible one
+  if (isWall && period < 1e6)
+    return `Green threads are looked at every millisecond at most: take ${number(1e6)} ns or more.`;
+  if (isWall)
+    return `Up to 16 green threads are looked at every ${amount(period, "nanoseconds")} or so, and marked as running, `
+      + "runnable or waiting.";
   if (isWait)
     return `Each wait of ${amount(period, "nanoseconds")} or more is recorded, and shorter ones in proportion.`;
   if (isTime && maxRate !== 0 && rate > maxRate)

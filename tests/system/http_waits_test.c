@@ -151,7 +151,8 @@ CP_TEST(the_pages_list_waits)
         "<a href=\"profile?event=wait&amp;period=1000000&amp;seconds=10\">wait</a></td><td>1000000 ns</td>",
         "Who makes others wait", NULL);
     check_answer(http, "$base/ui/events.json", 200,
-                 "\"period\":1000000,\"isTime\":true,\"isWait\":true,\"maxRate\":0", NULL);
+                 "\"period\":1000000,\"isTime\":true,\"isWait\":true,\"isWall\":false,\"maxRate\":0",
+                 "\"period\":10000000,\"isTime\":true,\"isWait\":true,\"isWall\":true,\"maxRate\":0", NULL);
     cp_http_stop(http);
 }
 

@@ -100,6 +100,12 @@ try {
   assert.match(await about(), / One event in 1 000 003 is a sample\.$/);
   await page.getByLabel("Period", { exact: true }).fill("1");
   assert.match(await about(), / Each event is a sample\.$/);
+  await page.getByLabel("Event", { exact: true }).fill("wait");
+  assert.match(await about(), / Each wait of 10 µs or more is recorded, and shorter ones in proportion\.$/);
+  await page.getByLabel("Event", { exact: true }).fill("wall");
+  assert.match(await about(), / Up to 16 green threads are looked at every 10 ms or so, and marked as running, runnable or waiting\.$/);
+  await page.getByLabel("Period", { exact: true }).fill("999999");
+  assert.match(await about(), / every millisecond at most: take 1 000 000 ns or more\.$/);
 
   step("what is inline does not run");
   allowed = ["Content Security Policy"];
