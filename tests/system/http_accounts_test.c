@@ -1,5 +1,5 @@
 /* What the endpoint tells of the accounts of its program's Gs. */
-#include "tests/support/gs.h"
+#include "tests/support/g_accounts.h"
 #include "tests/support/http_tools.h"
 
 static char stack[64];
@@ -19,15 +19,6 @@ static void live(struct cp_m *m, struct cp_g *g, const struct cp_label *labels, 
     cp_execute(m, NULL);
     if (ends)
         cp_g_fini(g);
-}
-
-static struct cp_m *attached(void)
-{
-    struct cp_error err;
-    struct cp_m *m;
-
-    CHECKF(cp_m_attach(&m, &err) == 0, "%s", err.message);
-    return m;
 }
 
 CP_TEST(metrics_tell_of_gs_by_label_set)
