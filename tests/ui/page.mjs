@@ -101,7 +101,7 @@ try {
   await page.getByLabel("Period", { exact: true }).fill("1");
   assert.match(await about(), / Each event is a sample\.$/);
   await page.getByLabel("Event", { exact: true }).fill("wait");
-  assert.match(await about(), / Each wait of 10 µs or more is recorded, and shorter ones in proportion\.$/);
+  assert.match(await about(), / Each wait of 1 ms or more is recorded, and shorter ones in proportion\.$/);
   await page.getByLabel("Event", { exact: true }).fill("wall");
   assert.match(await about(), / Up to 16 green threads are looked at every 10 ms or so, and marked as running, runnable or waiting\.$/);
   await page.getByLabel("Period", { exact: true }).fill("999999");
