@@ -20,7 +20,7 @@ static struct {
 static void on_stall(void *context, const struct cp_stall *stall)
 {
     CHECK_EQ(stall->size, sizeof *stall);
-    *(unsigned *)context += 1;
+    cp_fetch_add_relaxed((unsigned *)context, 1u); /* relaxed: a number of its own */
     if (stall->kind == CP_STALL_NOT_RUN || (stall->kind == CP_STALL_COMPUTED && stall->depth == 0))
         return; /* the machine is busy, or the stall ended before its stack was taken */
     told.last = *stall;
