@@ -193,7 +193,8 @@ CP_TEST(the_log_has_a_line_and_the_frames)
     fclose(log);
     CHECK_CONTAINS(text, "stall: G ");
     CHECK_CONTAINS(text, " ms and computed [kind=busy]:\n\t");
-    CHECK_CONTAINS(text, "stall_test+0x");
+    if (!TEST_TSAN) /* whose own frames may be all that stand when it hands a signal on */
+        CHECK_CONTAINS(text, "stall_test+0x");
     free(text);
 }
 
