@@ -51,7 +51,7 @@ static uint64_t tell_now(void)
 }
 
 static __attribute__((noinline)) void tell_made_wait(enum cp_wait_reason reason, const void *object,
-                                                     uint64_t lasted)
+                                                     const uint64_t *lasted, unsigned n)
 {
     const struct cp__registers caller = {.pc = (uintptr_t)__builtin_return_address(0),
                                          .sp = (uintptr_t)__builtin_dwarf_cfa(),
@@ -62,7 +62,8 @@ static __attribute__((noinline)) void tell_made_wait(enum cp_wait_reason reason,
     hold_signals(&before);
     cp__heap_is_own = true;
     cp_fence_signal();
-    cp__wait_made(reason, object, lasted, &caller);
+    for (unsigned i = 0; i < n; i++)
+        cp__wait_made(reason, object, lasted[i], &caller);
     cp_fence_signal();
     cp__heap_is_own = false;
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -18,9 +18,9 @@ struct cp__wait_tellers {
     void (*forget)(void);                                          /* cp__wait_abandon() */
     uint64_t (*now)(void);                                         /* cp__account_now() */
     const uint32_t *lock_events; /* not 0: somebody records who makes others wait */
-    /* The caller has made another thread wait for the object, for so many stamps. The stack begins with the
-     * caller of this function. */
-    void (*made_wait)(enum cp_wait_reason reason, const void *object, uint64_t lasted);
+    /* The caller has made n other threads wait for the object, each for so many stamps. The stack begins with
+     * the caller of this function. */
+    void (*made_wait)(enum cp_wait_reason reason, const void *object, const uint64_t *lasted, unsigned n);
     uintptr_t code, code_end; /* the library's own: its calls are not the program's */
 };
 /* In the library of waits a weak one: without the first library, nothing is told. */

@@ -15,8 +15,9 @@
 #define CONDITION(name, parameters, arguments)                                                               \
     int name parameters                                                                                      \
     {                                                                                                        \
-        struct cp__made_wait found = {0};                                                                    \
+        struct cp__made_wait found;                                                                          \
                                                                                                              \
+        found.n = 0;                                                                                         \
         if (cp__waits_are_wanted(__builtin_return_address(0)))                                               \
             cp__waiters_find(mutex, &found);                                                                 \
         CP__WAITERS_CREDIT(CP_WAIT_LOCK, mutex, &found);                                                     \
@@ -43,9 +44,10 @@ RELEASE(cnd_broadcast, cnd_t, CP_WAIT_CONDITION)
 /* Whoever comes has made those wait that are there. */
 int pthread_barrier_wait(pthread_barrier_t *barrier)
 {
-    struct cp__made_wait found = {0};
+    struct cp__made_wait found;
     int result;
 
+    found.n = 0;
     if (cp__waits_are_wanted(__builtin_return_address(0)))
         cp__waiters_find(barrier, &found);
     {

@@ -1,9 +1,11 @@
 /* See waiters.h. */
 #include "waiters.h"
 
+#include <string.h>
+
 #include "telling.h"
 
-#define ENTRIES 1024u /* a power of two */
+#define GROUPS 256u /* a power of two */
 #define CLAIMED ((uintptr_t)1)
 
 struct lock_waiter {
@@ -11,57 +13,74 @@ struct lock_waiter {
     uint64_t since; /* shared, atomic */
 };
 
-static struct lock_waiter entries[ENTRIES];
-static uint32_t n_waiters; /* shared, atomic: how many entries are not free */
-static _Thread_local struct lock_waiter *own __attribute__((tls_model("initial-exec")));
+/* Waiters take the first free places of a group, so those who look for them find them soon. */
+static struct lock_waiter groups[GROUPS][CP__WAITERS_OF_LOCK];
+/* Shared, atomic: how many entries of each group are not free, or more. */
+static uint32_t n_waiters[GROUPS];
+static _Thread_local struct {
+    struct lock_waiter *entry; /* NULL: it does not wait */
+    unsigned group;
+} own __attribute__((tls_model("initial-exec")));
 
-/* Returns the i-th place of a lock. */
-static struct lock_waiter *place_of_lock(const void *lock, unsigned i)
+static unsigned group_of_lock(const void *lock)
 {
-    const uint64_t hash = (uint64_t)(uintptr_t)lock * 0x9e3779b97f4a7c15u >> 32;
-
-    return &entries[(hash + i) % ENTRIES];
+    return (unsigned)((uint64_t)(uintptr_t)lock * 0x9e3779b97f4a7c15u >> 32) % GROUPS;
 }
 
+/* Returns a claimed entry of the group; NULL: all are taken. */
+static struct lock_waiter *claim_entry(unsigned group)
+{
+    for (unsigned i = 0; i < CP__WAITERS_OF_LOCK; i++) {
+        struct lock_waiter *entry = &groups[group][i];
+        uintptr_t nobody = 0;
+
+        /* relaxed: the exchange decides */
+        if (cp_load_relaxed(&entry->lock) == 0 && cp_compare_exchange(&entry->lock, &nobody, CLAIMED))
+            return entry;
+    }
+    return NULL;
+}
+
+/* An entry that is not free is counted at any moment, that of a fork included. */
 void cp__waiter_begin(const void *lock)
 {
+    const unsigned group = group_of_lock(lock);
+    struct lock_waiter *entry;
+
     cp__waiter_end();                                   /* what a jump has left */
     if (cp_load_relaxed(cp__tellers->lock_events) == 0) /* relaxed: a recording may be seen late */
         return;
-    for (unsigned i = 0; i < CP__WAITERS_OF_LOCK; i++) {
-        struct lock_waiter *entry = place_of_lock(lock, i);
-        uintptr_t nobody = 0;
-
-        if (!cp_compare_exchange(&entry->lock, &nobody, CLAIMED))
-            continue;
-        own = entry;
-        cp_fetch_add_relaxed(&n_waiters, 1u); /* relaxed: a hint */
-        cp_store_relaxed(&entry->since, cp__tellers->now());
-        cp_store_release(&entry->lock, (uintptr_t)lock); /* pairs with the acquire in cp__waiters_find() */
+    cp_fetch_add_acq_rel(&n_waiters[group], 1u); /* acquire: the entry is claimed afterwards */
+    entry = claim_entry(group);
+    if (entry == NULL) {
+        cp_fetch_add_relaxed(&n_waiters[group], -1u); /* relaxed: nothing was claimed */
         return;
     }
+    own.group = group;
+    own.entry = entry;
+    cp_store_relaxed(&entry->since, cp__tellers->now());
+    cp_store_release(&entry->lock, (uintptr_t)lock); /* pairs with the acquire in cp__waiters_find() */
 }
 
 void cp__waiter_end(void)
 {
-    struct lock_waiter *entry = own;
+    struct lock_waiter *entry = own.entry;
 
     if (entry == NULL)
         return;
-    own = NULL;
-    cp_fetch_add_relaxed(&n_waiters, -1u); /* relaxed: a hint */
-    cp_store_release(&entry->lock, 0);     /* pairs with the exchange in cp__waiter_begin() */
+    own.entry = NULL;
+    cp_store_release(&entry->lock, 0);               /* pairs with the exchange in claim_entry() */
+    cp_fetch_sub_acq_rel(&n_waiters[own.group], 1u); /* release: the entry is free before */
 }
 
-/* An entry that has a lock has been counted before. */
 void cp__waiters_forget(void)
 {
-    if (n_waiters == 0)
-        return;
-    for (unsigned i = 0; i < ENTRIES; i++)
-        entries[i].lock = 0;
-    n_waiters = 0;
-    own = NULL;
+    for (unsigned group = 0; group < GROUPS; group++) {
+        if (n_waiters[group] != 0)
+            memset(groups[group], 0, sizeof groups[group]);
+        n_waiters[group] = 0;
+    }
+    own.entry = NULL;
 }
 
 /* Takes what the entry has waited for so far. If its thread ends the wait at the same time, or another one
@@ -79,17 +98,21 @@ static void take_wait(struct lock_waiter *entry, const void *lock, uint64_t now,
 
 void cp__waiters_find(const void *lock, struct cp__made_wait *found)
 {
+    const unsigned group = group_of_lock(lock);
+    uint32_t left = cp_load_relaxed(&n_waiters[group]); /* relaxed: a hint */
     uint64_t now;
 
     found->n = 0;
-    if (cp_load_relaxed(&n_waiters) == 0) /* relaxed: a hint */
+    if (left == 0)
         return;
     now = cp__tellers->now();
-    for (unsigned i = 0; i < CP__WAITERS_OF_LOCK; i++) {
-        struct lock_waiter *entry = place_of_lock(lock, i);
-
+    for (unsigned i = 0; i < CP__WAITERS_OF_LOCK && left > 0; i++) {
+        struct lock_waiter *entry = &groups[group][i];
         /* acquire: pairs with the release in cp__waiter_begin() */
-        if (cp_load_acquire(&entry->lock) == (uintptr_t)lock)
+        const uintptr_t taken = cp_load_acquire(&entry->lock);
+
+        left -= taken != 0;
+        if (taken == (uintptr_t)lock)
             take_wait(entry, lock, now, found);
     }
 }

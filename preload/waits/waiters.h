@@ -6,9 +6,9 @@
  * A thread that waits for a lock has an entry: the lock, and the moment from which on nobody has been
  * credited yet. Whoever gives the lock back takes what has passed since from all entries of the lock, and is
  * credited with that. So each holder answers for the part of a wait in which it had the lock, and all of them
- * together for the whole wait. Entries lie in a fixed table, because a jump out of a handler may leave one
- * behind: the thread itself frees it when it tells next. If a lock's places in the table are taken, its wait
- * is credited to nobody.
+ * together for the whole wait. Entries lie in fixed groups, because a jump out of a handler may leave one
+ * behind: the thread itself frees it when it tells next. The lock's address chooses the group. If the group
+ * is full, the wait is credited to nobody.
  *
  *   lock        what it means                    next       who changes it
  *   0           the entry is free                CLAIMED    a thread that begins to wait: exchange
@@ -24,7 +24,7 @@
 #include "telling.h"
 
 /* How many waiters of one lock can be told. */
-#define CP__WAITERS_OF_LOCK 8
+#define CP__WAITERS_OF_LOCK 64
 
 /* The calling thread waits for the lock from now on, if anybody records who makes others wait. */
 void cp__waiter_begin(const void *lock);
@@ -45,8 +45,7 @@ void cp__waiters_find(const void *lock, struct cp__made_wait *found);
 #define CP__WAITERS_CREDIT(reason, lock, found)                                                              \
     do {                                                                                                     \
         if (__builtin_expect((found)->n > 0, 0) && cp__telling_begins(true)) {                               \
-            for (unsigned i_ = 0; i_ < (found)->n; i_++)                                                     \
-                cp__tellers->made_wait(reason, lock, (found)->lasted[i_]);                                   \
+            cp__tellers->made_wait(reason, lock, (found)->lasted, (found)->n);                               \
             cp__telling_has_credited();                                                                      \
         }                                                                                                    \
     } while (0)

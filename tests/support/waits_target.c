@@ -2,9 +2,10 @@
  * A program of pthreads that knows nothing of the profiler, for run_waits_test.c to run under
  * `counterpoint run -e wait`. Its argument says what it does: "causes" waits 100 ms in each of a few
  * functions, "lives" sleeps, waits and computes at once, "gives" waits for a condition while another thread
- * waits for the mutex, "forks" forks then, "torture" has 8 threads take one lock, "jumps" jumps out of waits,
- * "tosses" does so all the time, "allocator" waits in its own malloc() and in handlers, and "alone" waits for
- * nobody. Prints only what it would print without a profiler, too.
+ * waits for the mutex, "crowd" has 32 wait for it, "forks" forks while one waits, "torture" has 8 threads
+ * take one lock, "jumps" jumps out of waits, "tosses" does so all the time, "allocator" waits in its own
+ * malloc() and in handlers, and "alone" waits for nobody. Prints only what it would print without a profiler,
+ * too.
  */
 #include <errno.h>
 #include <poll.h>
@@ -249,6 +250,30 @@ static void wait_while_one_waits(void)
     pthread_join(thread, NULL);
 }
 
+enum { CROWD = 32 };
+
+CAUSE unlock_for_crowd(void)
+{
+    sink = pthread_mutex_unlock(&shared.lock);
+}
+
+static void make_many_wait(void)
+{
+    pthread_t threads[CROWD];
+
+    sem_init(&shared.is_held, 0, 0);
+    pthread_mutex_lock(&shared.lock);
+    for (int i = 0; i < CROWD; i++)
+        if (pthread_create(&threads[i], NULL, wait_for_main, NULL) != 0)
+            abort();
+    for (int i = 0; i < CROWD; i++)
+        sem_wait(&shared.is_held);
+    let_pass(KNOWN_MS);
+    unlock_for_crowd();
+    for (int i = 0; i < CROWD; i++)
+        pthread_join(threads[i], NULL);
+}
+
 CAUSE unlock_as_child(void)
 {
     for (int i = 0; i < 3; i++) {
@@ -479,6 +504,8 @@ int main(int argc, char **argv)
         known_causes();
     } else if (strcmp(what, "gives") == 0) {
         wait_while_one_waits();
+    } else if (strcmp(what, "crowd") == 0) {
+        make_many_wait();
     } else if (strcmp(what, "lives") == 0) {
         live_in_three_ways();
     } else if (strcmp(what, "forks") == 0) {

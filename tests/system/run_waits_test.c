@@ -132,6 +132,18 @@ CP_TEST(who_waits_for_a_condition_has_made_others_wait_for_its_mutex)
     free(traces);
 }
 
+/* A few of the 32 may come late. */
+CP_TEST(who_makes_a_crowd_wait_is_credited_with_all_of_them)
+{
+    char *top;
+
+    build_stranger("target", "waits_target.c");
+    free(run_waiting("-e lock:1", "./target crowd"));
+    top = read_times("contentions", "-top -cum -nodecount=1000 -nodefraction=0");
+    CHECKF(ms_in(top, "unlock_for_crowd") >= 20, "%s", top);
+    free(top);
+}
+
 /* One thread sleeps for a second, one waits for a lock of the main thread, which computes meanwhile. The
  * looks may come late, and what is after the last one is in no sample. */
 CP_TEST(what_threads_do_has_its_time)
