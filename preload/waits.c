@@ -45,6 +45,11 @@ static void tell_end(uint64_t least_ns)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+static bool has_m(void)
+{
+    return cp__m_current != NULL;
+}
+
 static uint64_t tell_now(void)
 {
     return cp__account_now();
@@ -75,6 +80,7 @@ const struct cp__wait_tellers cp__preload_wait_tellers = {
     .begin = cp_wait_begin_accounted,
     .end = tell_end,
     .forget = cp__wait_abandon,
+    .is_known = has_m,
     .now = tell_now,
     .lock_events = &cp__wait_running.events[CP__WAIT_EVENT_LOCK],
     .made_wait = tell_made_wait,

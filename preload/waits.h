@@ -6,6 +6,7 @@
 #ifndef COUNTERPOINT_PRELOAD_WAITS_H
 #define COUNTERPOINT_PRELOAD_WAITS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "runtime.h"
@@ -16,7 +17,8 @@ struct cp__wait_tellers {
     void (*begin)(enum cp_wait_reason reason, const void *object); /* cp_wait_begin_accounted() */
     void (*end)(uint64_t least_ns);                                /* cp__wait_end_if() */
     void (*forget)(void);                                          /* cp__wait_abandon() */
-    uint64_t (*now)(void);                                         /* cp__account_now() */
+    bool (*is_known)(void);      /* whether the calling thread's waits are recorded: whether it is an M */
+    uint64_t (*now)(void);       /* cp__account_now() */
     const uint32_t *lock_events; /* not 0: somebody records who makes others wait */
     /* The caller has made n other threads wait for the object, each for so many stamps. The stack begins with
      * the caller of this function. */

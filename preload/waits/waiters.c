@@ -47,8 +47,9 @@ void cp__waiter_begin(const void *lock)
     const unsigned group = group_of_lock(lock);
     struct lock_waiter *entry;
 
-    cp__waiter_end();                                   /* what a jump has left */
-    if (cp_load_relaxed(cp__tellers->lock_events) == 0) /* relaxed: a recording may be seen late */
+    cp__waiter_end(); /* what a jump has left */
+    /* relaxed: a recording may be seen late */
+    if (cp_load_relaxed(cp__tellers->lock_events) == 0 || !cp__tellers->is_known())
         return;
     cp_fetch_add_acq_rel(&n_waiters[group], 1u); /* acquire: the entry is claimed afterwards */
     entry = claim_entry(group);

@@ -2,11 +2,12 @@
  * A program of pthreads that knows nothing of the profiler, for run_waits_test.c to run under
  * `counterpoint run -e wait`. Its argument says what it does: "causes" waits 100 ms in each of a few
  * functions, "lives" sleeps, waits and computes at once, "gives" waits for a condition while another thread
- * waits for the mutex, "crowd" has 32 wait for it, "forks" forks while one waits, "torture" has 8 threads
- * take one lock, "jumps" jumps out of waits, "tosses" does so all the time, "allocator" waits in its own
- * malloc() and in handlers, and "alone" waits for nobody. Prints only what it would print without a profiler,
- * too.
+ * waits for the mutex, "crowd" has 32 wait for it, "unknown" has one wait that no profiler has seen begin,
+ * "forks" forks while one waits, "torture" has 8 threads take one lock, "jumps" jumps out of waits, "tosses"
+ * does so all the time, "allocator" waits in its own malloc() and in handlers, and "alone" waits for nobody.
+ * Prints only what it would print without a profiler, too.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -274,6 +275,23 @@ static void make_many_wait(void)
         pthread_join(threads[i], NULL);
 }
 
+/* The thread is made by a function that the profiler does not see, as jemalloc makes its own. */
+static void make_unknown_wait(void)
+{
+    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
+        dlsym(dlopen("libc.so.6", RTLD_LAZY), "pthread_create");
+    pthread_t thread;
+
+    sem_init(&shared.is_held, 0, 0);
+    pthread_mutex_lock(&shared.lock);
+    if (create == NULL || create(&thread, NULL, wait_for_main, NULL) != 0)
+        abort();
+    sem_wait(&shared.is_held);
+    let_pass(KNOWN_MS);
+    unlock_for_crowd();
+    pthread_join(thread, NULL);
+}
+
 CAUSE unlock_as_child(void)
 {
     for (int i = 0; i < 3; i++) {
@@ -506,6 +524,8 @@ int main(int argc, char **argv)
         wait_while_one_waits();
     } else if (strcmp(what, "crowd") == 0) {
         make_many_wait();
+    } else if (strcmp(what, "unknown") == 0) {
+        make_unknown_wait();
     } else if (strcmp(what, "lives") == 0) {
         live_in_three_ways();
     } else if (strcmp(what, "forks") == 0) {

@@ -144,6 +144,18 @@ CP_TEST(who_makes_a_crowd_wait_is_credited_with_all_of_them)
     free(top);
 }
 
+/* The wait is in no profile of the event wait. */
+CP_TEST(nobody_is_credited_with_the_wait_of_an_unknown_thread)
+{
+    char *top;
+
+    build_stranger("target", "waits_target.c");
+    free(run_waiting("-e lock:1", "./target unknown"));
+    top = read_times("delay", "-top -cum -nodecount=1000 -nodefraction=0");
+    CHECKF(strstr(top, "unlock_for_crowd") == NULL, "%s", top);
+    free(top);
+}
+
 /* One thread sleeps for a second, one waits for a lock of the main thread, which computes meanwhile. The
  * looks may come late, and what is after the last one is in no sample. */
 CP_TEST(what_threads_do_has_its_time)
