@@ -82,6 +82,8 @@ static inline __attribute__((always_inline)) bool cp__telling_begins(bool may_wa
     cp_fence_signal();
     cp__teller.state = CP__TELLING;
     cp_fence_signal();
+    cp__teller.at = at; /* a handler that has told of a wait of its own in between has left its frame there */
+    cp_fence_signal();
     return true;
 }
 

@@ -104,7 +104,8 @@ void cp__waiters_find(const void *lock, struct cp__made_wait *found)
     uint64_t now;
 
     found->n = 0;
-    if (left == 0)
+    /* who has interrupted the telling cannot be credited, and leaves the time to the next one */
+    if (left == 0 || cp__teller.state != CP__TELLING_NONE)
         return;
     now = cp__tellers->now();
     for (unsigned i = 0; i < CP__WAITERS_OF_LOCK && left > 0; i++) {
