@@ -58,9 +58,9 @@ unit_names := $(patsubst tests/unit/%_test.c,%,$(filter tests/unit/%,$(test_sour
 # Those that are linked with the endpoint's library, those that run the command, in which the endpoint's page is, and all that
 # build one of these.
 http_linked := $(filter http_% ui_test goroutine_test,$(test_names))
-runs_program := cmd cmd_waits completion event_list run run_hosts run_names run_waits watch_command watch_command_pmu \
+runs_program := block_cycles cmd cmd_block cmd_waits completion event_list run run_hosts run_names run_waits watch_command watch_command_pmu \
                 $(patsubst tests/system/%_test.c,%,$(filter tests/system/report_%,$(test_sources)))
-http_programs := $(patsubst %_test,%,$(http_linked)) $(runs_program) examples install man packages server wait_causes
+http_programs := $(patsubst %_test,%,$(http_linked)) $(runs_program) $(patsubst %_test,%,$(filter block_%,$(test_names))) examples install man packages server wait_causes
 
 # ---- Debian packages -----------------------------------------------------------------------------
 
@@ -81,6 +81,8 @@ libraries += libpfm4-dev                    # knows processors' events by name
 libraries += libiberty-dev                  # demangles names
 # The library of the endpoint, which the core does without:
 libraries += $(if $(builds_http),libmicrohttpd-dev)    # serves it
+# The command has it on x86-64:
+libraries += $(if $(and $(builds_http),$(filter amd64,$(ARCH))),libzydis-dev) # decodes blocks of code
 libraries += $(if $(filter-out $(offline_goals),$(goals)),libunwind-dev) # walks the stacks of Gs; the tests' reference
 
 packages += $(if $(cross),gcc-$(subst _,-,$(cross)),gcc)
@@ -174,9 +176,16 @@ ui_modules = .cache/npm/ui
 ui_sources := $(wildcard http/ui/*)
 ui_test = .cache/npm/ui-test
 
+# What measures blocks of code, on processors that it has a folder for; there is another one for all others. It is linked into
+# the command.
+block_arch := $(if $(wildcard block/$(ARCH)/code.c),$(ARCH))
+block_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sort $(if $(block_arch), \
+                   $(wildcard block/*.c block/$(block_arch)/*.c block/$(block_arch)/*.S),block/names.c block/generic/none.c)))))
+block_libs = $(if $(block_arch),-lZydis)
+
 program = $(B)/bin/counterpoint
-program_objects := $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sort $(wildcard $(addprefix cmd/counterpoint/, \
-                     *.c report/*.c report/*.S watch/*.c))))))
+program_objects := $(block_objects) $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sort $(wildcard $(addprefix cmd/counterpoint/, \
+                     *.c block/*.c report/*.c report/*.S watch/*.c))))))
 example_parts = common server_http server_waits server_work
 # Each shows the flags of testing/ with another's test framework. Only the tests build them. Criterion's own
 # process crashes under ThreadSanitizer, with or without a profile.
@@ -235,13 +244,16 @@ objects := $(lib_objects) $(preload_objects) $(preload_waits_objects) $(foreach 
 built := $(if $(wildcard $(lib_a)),$(lib_objects) $(filter-out %/ui_files.o %/report/page.o,$(wildcard \
            $(foreach s,$(sides),$(call side_objects,$(s))) $(program_objects))))
 
+# Of the tests of blocks.
+$(foreach t,$(filter block_%,$(test_names)),$(eval LIBS_$(t) = $(block_libs)))
+
 # Runs commands as other machines would.
 lacking = $(B)/tests/elsewhere/lacking
 
 # Debian's packages, of the default build: from a copy of the tree, without make's variables.
 deb = build/deb
 deb_source = $(deb)/counterpoint-$(VERSION)
-deb_sources = $(shell find Makefile abi arch cmake cmd debian docs http man pprof preload runtime testing -type f)
+deb_sources = $(shell find Makefile abi arch cmake cmd debian docs http man pprof preload runtime testing block -type f)
 
 # ---- Flags ---------------------------------------------------------------------------------------
 
@@ -270,7 +282,7 @@ LIBS_handler = -lunwind
 # The exact values that tests compare with.
 LIBS_histogram_test = -lm
 LIBS_wait_weight_test = -lm
-LIBS_counterpoint = -lm
+LIBS_counterpoint = -lm $(block_libs)
 LIBS_report_model_test = -lm
 LIBS_with_cmocka = -lcmocka
 LIBS_with_check = $(shell pkg-config --libs check)
@@ -552,6 +564,7 @@ $(B)/examples/server: $(patsubst %,$(B)/obj/examples/server_%.o,http waits work)
 $(B)/tests/caller_test: $(caller_objects)
 $(B)/tests/report_model_test: $(patsubst %,$(B)/obj/cmd/counterpoint/%.o,complain $(addprefix report/,arena facts filter graph \
                                 measure model names rounds output top))
+$(filter $(B)/tests/block_%,$(tests)): $(block_objects)
 $(B)/tests/watch_rounds_test: $(B)/obj/cmd/counterpoint/watch/rounds.o
 
 # Whatever room a test's source is in, its program is build/tests/NAME_test.

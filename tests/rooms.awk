@@ -24,7 +24,7 @@ function list_rooms() {
     row("runtime/sched", "runtime/base arch public")
     row("pprof/symbol")
     row("pprof")
-    row("http testing")
+    row("http testing block")
     row("preload")
     row("cmd examples bench tests/elsewhere tests/support tests/consumer")
     row("tests/unit")

@@ -16,6 +16,7 @@ static const struct {
     {"run", command_run, "profiles a program that knows nothing of it"},
     {"report", command_report, "what a profile says: hottest functions, calls, differences"},
     {"watch", command_watch, "how long functions of a program take, without recompiling it"},
+    {"block", command_block, "how many cycles blocks of code take, without their program"},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
