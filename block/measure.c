@@ -28,10 +28,11 @@ struct cp_block {
 
 /* ---- Mapping --------------------------------------------------------------------------------- */
 
-/* Whether the copies have been run through. */
+/* Whether the copies have been run through: by the harness's int3. Flags that a block has set raise SIGTRAP,
+ * too. */
 static bool is_at_end(const struct cp__stop *stop)
 {
-    return !stop->has_ended && stop->signal == SIGTRAP;
+    return !stop->has_ended && stop->signal == SIGTRAP && stop->code == SI_KERNEL;
 }
 
 static void say_where(const struct cp__image *image, const struct cp__stop *stop, char *detail, size_t size)

@@ -91,6 +91,7 @@ CP_TEST(each_end_has_a_name)
         {"0f0b", CP_BLOCK_ILLEGAL, "at byte 0"},
         {"9048f7f1", CP_BLOCK_ARITHMETIC, "at byte 1"},
         {"48b800000000000000808b00", CP_BLOCK_PROTECTION, "at byte 10"}, /* no address */
+        {"68000100009d90", CP_BLOCK_ENDED, "signal 5"},                  /* single steps */
         {"0f284001", CP_BLOCK_PROTECTION, "at byte 0"},                  /* must be aligned */
     };
     struct cp_block *block = open_block();
