@@ -19,6 +19,7 @@ struct cp__code {
     unsigned length;       /* without a branch at the end */
     unsigned instructions; /* as before */
     bool has_branch;
+    bool has_floats; /* an instruction computes with what may be a subnormal number */
     unsigned n_relative;
     struct cp__relative relative[CP__BLOCK_BYTES / 6];
 };
@@ -32,8 +33,11 @@ enum cp_block_status cp__code_decode(struct cp__code *code, const void *bytes, s
  * bytes cannot be decoded. */
 void cp__code_print(FILE *out, const void *bytes, size_t size);
 
-/* Writes the block as it is at the address to, as if it stood at from. Both are less than 1 GiB apart. False:
- * it reaches too far. */
+/* Writes the bytes of whole instructions, from begin to end, as they are at the address to, as if the block
+ * stood at from. Both are less than 1 GiB apart. False: they reach too far. */
+bool cp__code_copy_part(const struct cp__code *code, unsigned begin, unsigned end, uint64_t from, uint64_t to,
+                        uint8_t *bytes);
+/* The same for the whole block. */
 bool cp__code_copy(const struct cp__code *code, uint64_t from, uint64_t to, uint8_t *bytes);
 
 #endif

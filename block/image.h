@@ -4,6 +4,7 @@
 
 #include "code.h"
 #include "layout.h"
+#include "operands.h"
 #include "process.h"
 
 /* What the harness reads and writes at CP__SAVED. layout.h has the offsets. */
@@ -21,11 +22,24 @@ struct cp__saved {
     uint8_t xstate[4096] __attribute__((aligned(2048)));
 };
 
+/* Where the block stands in what is relative to its place: not where its copies are, so that none of these is
+ * read or written. */
+#define CP__NOMINAL (CP__IMAGE + 0x1000000)
+
+/* What a run is for. The first two stop before the first copy and behind the last one. */
+enum cp__image_purpose {
+    CP__IMAGE_MAPPING, /* finds the pages that are touched */
+    CP__IMAGE_TRACING, /* logs all accesses */
+    CP__IMAGE_TIMING
+};
+
 /* A run to be made. */
 struct cp__image {
     const struct cp__code *code;
     unsigned copies;
-    bool is_mapping; /* stops before the first copy and behind the last one; otherwise times */
+    enum cp__image_purpose purpose;
+    bool has_subnormals;                 /* these count as what they are; otherwise as 0 */
+    const struct cp__operands *operands; /* if it is traced */
     enum cp_block_clock clock;
     uint8_t *bytes;      /* CP__IMAGE_SIZE, to put the code together in */
     uint64_t start;      /* where a guest begins */

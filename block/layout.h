@@ -1,11 +1,13 @@
 /*
  * Where things are in the processes in which blocks run: in these nothing else is mapped.
  *
- *     CP__STUB        a system call that the monitor has a process make, in a page of its own (struct
- * cp__stub) CP__IMAGE       the code that times a block, and the block's copies CP__SAVED       what that
- * code reads and writes besides (struct cp__saved), at an address of 31 bits because code reaches it there if
- * all registers are the block's CP__PHYSICAL    the physical pages to which all that a block touches is
- * mapped
+ *     CP__STUB       a system call that the monitor has a process make, in a page of its own
+ *                    (struct cp__stub)
+ *     CP__IMAGE      the code that times or traces a block, and the block's copies
+ *     CP__SAVED      what that code reads and writes besides (struct cp__saved), at an address of 31 bits
+ *                    because code reaches it there if all registers are the block's
+ *     CP__PHYSICAL   the physical pages to which all that a block touches is mapped
+ *     CP__LOG        what copies that are traced write, at addresses of 31 bits, too
  *
  * Included by assembler code, too.
  */
@@ -15,12 +17,14 @@
 #define CP__STUB 0x200000000000
 #define CP__STUB_GUEST 256 /* offset in struct cp__stub */
 #define CP__IMAGE 0x200000010000
-#define CP__IMAGE_SIZE 0x10000
+#define CP__IMAGE_SIZE 0x20000
 #define CP__SAVED 0x6d3b0000
 #define CP__SAVED_SIZE 0x3000
 #define CP__PHYSICAL 0x6d3c0000
 #define CP__PHYSICAL_PAGES 4
-#define CP__RESERVED_END (CP__PHYSICAL + CP__PHYSICAL_PAGES * 4096)
+#define CP__LOG (CP__PHYSICAL + CP__PHYSICAL_PAGES * 4096)
+#define CP__LOG_SIZE 0x20000
+#define CP__RESERVED_END (CP__LOG + CP__LOG_SIZE)
 
 /* What registers and memory hold when a block begins: as an address it can be mapped, and so can sums and
  * multiples of it. */

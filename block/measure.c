@@ -10,6 +10,7 @@
 #include "alike.h"
 #include "image.h"
 #include "runtime/base/fail.h"
+#include "trace.h"
 
 /* All copies together, in bytes: more than the core decodes ahead, and less than the cache for instructions.
  */
@@ -17,12 +18,15 @@
 /* Fewer copies than this begin and end more than they repeat. */
 #define LEAST_COPIES 8u
 #define PRESET_RUNS 20u
+/* What subnormal numbers make longer, or shorter, by this part. */
+#define SUBNORMAL_PART 0.05
 
 struct cp_block {
     struct cp__host host;
     enum cp_block_clock clock;
     unsigned runs;
     struct cp__code code;
+    struct cp__trace trace;
     uint8_t bytes[CP__IMAGE_SIZE];
 };
 
@@ -94,7 +98,7 @@ static int map_touched(struct cp_block *block, struct cp__image *image, struct c
     struct cp__stop stop;
     int error;
 
-    image->is_mapping = true;
+    image->purpose = CP__IMAGE_MAPPING;
     error = cp__image_write(image, &block->host);
     while (error == 0) {
         error = run_mapped(block, image, &stop);
@@ -111,6 +115,54 @@ static int map_touched(struct cp_block *block, struct cp__image *image, struct c
         return error;
     result->status = CP_BLOCK_MANY_PAGES;
     return 0;
+}
+
+/* ---- Tracing --------------------------------------------------------------------------------- */
+
+static int trace_accesses(struct cp_block *block, const struct cp__image *image,
+                          struct cp_block_result *result)
+{
+    struct cp__judge judge;
+    const int error = cp__trace_run(&block->trace, image, &block->host, &judge, &result->traced);
+
+    result->accesses = judge.accesses;
+    result->unaligned = judge.unaligned;
+    result->crossings = judge.crossings;
+    result->may_alias = judge.may_alias;
+    return error;
+}
+
+/* Maps all that the copies touch to so many physical pages, and traces the accesses. */
+static int prepare_pages(struct cp_block *block, struct cp__image *image, unsigned physical,
+                         struct cp_block_result *result)
+{
+    int error = cp__host_clear(&block->host, physical);
+
+    result->status = CP_BLOCK_MEASURED;
+    result->detail[0] = '\0';
+    result->physical = physical;
+    if (error == 0)
+        error = map_touched(block, image, result);
+    if (error == 0 && result->status == CP_BLOCK_MEASURED)
+        error = trace_accesses(block, image, result);
+    return error;
+}
+
+/* A load that may wait for a store to another page, because both share a physical one, does not with more of
+ * them in most cases. What a block loads may be something else then, and not all blocks can run so. */
+static int prepare_apart(struct cp_block *block, struct cp__image *image, struct cp_block_result *result)
+{
+    unsigned physical = 1;
+    int error = prepare_pages(block, image, physical, result);
+
+    while (error == 0 && result->status == CP_BLOCK_MEASURED && result->may_alias &&
+           physical < CP__PHYSICAL_PAGES) {
+        physical *= 2;
+        error = prepare_pages(block, image, physical, result);
+    }
+    if (error == 0 && result->status != CP_BLOCK_MEASURED && physical > 1)
+        error = prepare_pages(block, image, 1, result);
+    return error;
 }
 
 /* ---- Timing ---------------------------------------------------------------------------------- */
@@ -229,7 +281,7 @@ static int time_runs(struct cp_block *block, struct cp__image *image, struct cp_
 {
     int error;
 
-    image->is_mapping = false;
+    image->purpose = CP__IMAGE_TIMING;
     error = cp__image_write(image, &block->host);
     result->status = CP_BLOCK_NOT_REPRODUCIBLE;
     while (error == 0 && result->status == CP_BLOCK_NOT_REPRODUCIBLE && result->runs < block->runs) {
@@ -247,6 +299,24 @@ static int time_runs(struct cp_block *block, struct cp__image *image, struct cp_
     return error;
 }
 
+/* Times the copies again with subnormal numbers as what they are. */
+static int time_subnormals(struct cp_block *block, struct cp__image *image, struct cp_block_result *result)
+{
+    struct cp_block_result again = *result;
+    int error;
+
+    again.runs = again.alike[0] = again.alike[1] = 0;
+    image->has_subnormals = true;
+    error = time_runs(block, image, &again);
+    image->has_subnormals = false;
+    if (error < 0 || again.status != CP_BLOCK_MEASURED)
+        return error;
+    result->subnormal_cycles = again.cycles;
+    result->subnormal = again.cycles > result->cycles * (1 + SUBNORMAL_PART) ||
+                        again.cycles < result->cycles * (1 - SUBNORMAL_PART);
+    return 0;
+}
+
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
 static unsigned copies_of(const struct cp__code *code)
@@ -258,15 +328,13 @@ static unsigned copies_of(const struct cp__code *code)
 
 static int try_copies(struct cp_block *block, struct cp__image *image, struct cp_block_result *result)
 {
-    int error = cp__host_clear(&block->host, 1);
+    int error = prepare_apart(block, image, result);
 
-    result->status = CP_BLOCK_MEASURED;
-    result->detail[0] = '\0';
     result->runs = 0;
-    if (error == 0)
-        error = map_touched(block, image, result);
     if (error == 0 && result->status == CP_BLOCK_MEASURED)
         error = time_runs(block, image, result);
+    if (error == 0 && result->status == CP_BLOCK_MEASURED && block->code.has_floats)
+        error = time_subnormals(block, image, result);
     return error;
 }
 
@@ -282,6 +350,7 @@ static int measure_code(struct cp_block *block, struct cp_block_result *result)
     unsigned copies = copies_of(&block->code);
     int error;
 
+    cp__trace_begin(&block->trace, &block->code);
     do {
         image.copies = copies;
         error = try_copies(block, &image, result);

@@ -52,7 +52,9 @@ static bool map_all(void)
     return map_at(CP__STUB, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE) &&
            map_at(CP__IMAGE, CP__IMAGE_SIZE, PROT_READ | PROT_EXEC, MAP_PRIVATE) &&
            map_at(CP__SAVED, CP__SAVED_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE) &&
-           map_at(CP__PHYSICAL, CP__PHYSICAL_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE);
+           map_at(CP__PHYSICAL, CP__PHYSICAL_PAGES * PAGE, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_POPULATE) &&
+           map_at(CP__LOG, CP__LOG_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 }
 
 static void fill_stub(struct cp__stub *stub)

@@ -85,6 +85,29 @@ static bool writes_segment(const struct decoded *decoded)
     return false;
 }
 
+/* What MXCSR says about subnormal numbers matters to it. */
+static bool computes_with_floats(const struct decoded *decoded)
+{
+    switch (decoded->instruction.meta.category) {
+    case ZYDIS_CATEGORY_BROADCAST:
+    case ZYDIS_CATEGORY_DATAXFER:
+    case ZYDIS_CATEGORY_LOGICAL:
+    case ZYDIS_CATEGORY_LOGICAL_FP:
+    case ZYDIS_CATEGORY_X87_ALU:
+        return false;
+    default:
+        break;
+    }
+    for (unsigned i = 0; i < decoded->instruction.operand_count; i++) {
+        const ZydisElementType type = decoded->operands[i].element_type;
+
+        if (type == ZYDIS_ELEMENT_TYPE_FLOAT16 || type == ZYDIS_ELEMENT_TYPE_FLOAT32 ||
+            type == ZYDIS_ELEMENT_TYPE_FLOAT64)
+            return true;
+    }
+    return false;
+}
+
 static enum cp_block_status judge_instruction(const struct decoded *decoded, bool is_last)
 {
     const ZydisDecodedInstruction *instruction = &decoded->instruction;
@@ -142,6 +165,7 @@ static enum cp_block_status add_instruction(struct cp__code *code, const struct 
         return status;
     }
     add_relative(code, decoded);
+    code->has_floats = code->has_floats || computes_with_floats(decoded);
     code->instructions++;
     code->length = end;
     return status;
@@ -201,20 +225,28 @@ void cp__code_print(FILE *out, const void *bytes, size_t size)
     free(lines);
 }
 
-bool cp__code_copy(const struct cp__code *code, uint64_t from, uint64_t to, uint8_t *bytes)
+bool cp__code_copy_part(const struct cp__code *code, unsigned begin, unsigned end, uint64_t from, uint64_t to,
+                        uint8_t *bytes)
 {
-    memcpy(bytes, code->bytes, code->length);
+    memcpy(bytes, code->bytes + begin, end - begin);
     for (unsigned i = 0; i < code->n_relative; i++) {
-        uint8_t *at = bytes + code->relative[i].at;
+        uint8_t *at = bytes + code->relative[i].at - begin;
         int32_t displacement;
         int64_t moved;
 
+        if (code->relative[i].at < begin || code->relative[i].at >= end)
+            continue;
         memcpy(&displacement, at, sizeof displacement);
-        moved = displacement + (int64_t)(from - to);
+        moved = displacement + (int64_t)(from + begin - to);
         if (moved != (int32_t)moved)
             return false;
         displacement = (int32_t)moved;
         memcpy(at, &displacement, sizeof displacement);
     }
     return true;
+}
+
+bool cp__code_copy(const struct cp__code *code, uint64_t from, uint64_t to, uint8_t *bytes)
+{
+    return cp__code_copy_part(code, 0, code->length, from, to, bytes);
 }

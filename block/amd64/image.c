@@ -8,9 +8,6 @@
 
 #include "block/harness.h"
 
-/* Where the block stands in what is relative to its place: not where its copies are, so that none of these is
- * read or written. */
-#define NOMINAL (CP__IMAGE + 0x1000000)
 /* The copies begin a line of the cache. */
 #define ALIGNMENT 64u
 
@@ -34,8 +31,10 @@ _Static_assert(sizeof(struct cp__saved) <= CP__SAVED_SIZE, "layout.h");
 /* Components of the state, by their numbers in XCR0. */
 enum { X87 = 0, SSE = 1, AVX = 2, OPMASK = 5, ZMM_HI256 = 6, HI16_ZMM = 7 };
 #define COMPONENTS (1u << X87 | 1u << SSE | 1u << AVX | 1u << OPMASK | 1u << ZMM_HI256 | 1u << HI16_ZMM)
-/* All exceptions are masked; subnormal numbers count as 0. */
-#define MXCSR 0x9fc0u
+/* All exceptions are masked. */
+#define MXCSR 0x1f80u
+/* Subnormal numbers count as 0 (FTZ and DAZ). */
+#define MXCSR_WITHOUT_SUBNORMALS 0x8040u
 
 static uint64_t components_here(void)
 {
@@ -75,9 +74,9 @@ static void fill_x87(uint8_t *state)
         memcpy(state + 32 + 16 * i, one, sizeof one);
 }
 
-static void fill_xstate(struct cp__saved *saved)
+static void fill_xstate(struct cp__saved *saved, bool has_subnormals)
 {
-    const uint32_t mxcsr = MXCSR;
+    const uint32_t mxcsr = MXCSR | (has_subnormals ? 0 : MXCSR_WITHOUT_SUBNORMALS);
     uint8_t *state = saved->xstate;
 
     saved->xstate_mask = components_here();
@@ -149,12 +148,25 @@ static uint64_t add_part(struct writing *writing, const struct part *part)
     return place;
 }
 
+/* Returns its bytes; 0: it reaches too far. */
+static unsigned write_copy(const struct writing *writing, const struct cp__image *image, unsigned number)
+{
+    const uint64_t place = next_place(writing);
+    uint8_t *to = writing->bytes + writing->size;
+
+    if (image->purpose == CP__IMAGE_TRACING)
+        return cp__operands_copy(image->operands, image->code, CP__NOMINAL, place, number, to);
+    return cp__code_copy(image->code, CP__NOMINAL, place, to) ? image->code->length : 0;
+}
+
 static bool add_copies(struct writing *writing, const struct cp__image *image)
 {
     for (unsigned i = 0; i < image->copies; i++) {
-        if (!cp__code_copy(image->code, NOMINAL, next_place(writing), writing->bytes + writing->size))
+        const unsigned size = write_copy(writing, image, i);
+
+        if (size == 0)
             return false;
-        writing->size += image->code->length;
+        writing->size += size;
     }
     return true;
 }
@@ -171,12 +183,12 @@ static void fill_saved(struct cp__saved *saved, const struct cp__image *image, c
     saved->flags = 0x202;
     for (unsigned i = 0; i < 16; i++)
         saved->registers[i] = CP__WORD;
-    fill_xstate(saved);
+    fill_xstate(saved, image->has_subnormals);
 }
 
 static bool write_code(struct cp__image *image, struct writing *writing)
 {
-    const struct harness *harness = image->is_mapping ? &mapping : &timing[image->clock];
+    const struct harness *harness = image->purpose == CP__IMAGE_TIMING ? &timing[image->clock] : &mapping;
 
     image->start = add_part(writing, &harness->head);
     align(writing);

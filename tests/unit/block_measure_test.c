@@ -243,7 +243,7 @@ CP_TEST(nothing_else_is_mapped_or_open)
         found++;
     }
     fclose(maps);
-    CHECK_EQ(found, 4);
+    CHECK_EQ(found, 5);
     snprintf(path, sizeof path, "/proc/%d/fd", child);
     descriptors = opendir(path);
     CHECK(descriptors != NULL);

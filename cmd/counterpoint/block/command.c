@@ -35,6 +35,14 @@ static const char help[] =
     "Registers and memory hold 0x12345600 in each 64 bits when a timing begins. A branch\n"
     "at the end of a block is left out.\n"
     "\n"
+    "All pages of a block share one physical page, so that its accesses hit the cache. If\n"
+    "a load could wait for a store to another page because of that, they share two or\n"
+    "four. MARKS tell what may falsify a result nevertheless:\n"
+    "  A  a load may wait for a store to another page, even with four physical ones\n"
+    "  C  accesses go from one line of the cache into the next; CSV and JSON tell how many\n"
+    "  U  accesses are at no multiple of their size\n"
+    "  S  with subnormal numbers, which count as 0 here, it takes more than 5 % longer\n"
+    "\n"
     "Exit status: 0; 1 if nothing was measured, or nothing can be on this machine; 2 if\n"
     "the usage is wrong; 3 if there is no memory, or the output cannot be written.\n";
 

@@ -10,7 +10,7 @@
 
 #define CSV_HEADER                                                                                           \
     "block,status,cycles,spread,model,instructions,bytes,branch,copies,alike,runs,pages,switches,clock,"     \
-    "detail\n"
+    "physical,traced,accesses,unaligned,crossings,may_alias,subnormal,subnormal_cycles,detail\n"
 
 static bool has_cycles(const struct cp_block_result *result)
 {
@@ -20,10 +20,19 @@ static bool has_cycles(const struct cp_block_result *result)
 
 /* ---- The formats ----------------------------------------------------------------------------- */
 
+/* Returns letters for what may falsify a result. */
+static const char *marks_of(const struct cp_block_result *result, char marks[5])
+{
+    snprintf(marks, 5, "%s%s%s%s", result->may_alias ? "A" : "", result->crossings > 0 ? "C" : "",
+             result->unaligned > 0 ? "U" : "", result->subnormal ? "S" : "");
+    return marks[0] != '\0' ? marks : "-";
+}
+
 static void print_table_row(const struct block_output *output, const struct block_row *row)
 {
     const struct cp_block_result *result = &row->result;
     FILE *file = output->file;
+    char marks[5];
 
     if (has_cycles(result))
         fprintf(file, "%10.2f %6.1f%%", result->cycles, result->spread * 100);
@@ -33,9 +42,9 @@ static void print_table_row(const struct block_output *output, const struct bloc
         fprintf(file, " %8.2f", row->model);
     else if (output->has_model)
         fprintf(file, " %8s", "-");
-    fprintf(file, " %6u %6u %6u  %-20s %.48s%s%s%s\n", result->instructions, result->length, result->pages,
-            cp_block_status_name(result->status), row->hex, strlen(row->hex) > 48 ? "..." : "",
-            result->detail[0] != '\0' ? "  # " : "", result->detail);
+    fprintf(file, " %6u %6u %6u  %-5s  %-20s %.48s%s%s%s\n", result->instructions, result->length,
+            result->pages, marks_of(result, marks), cp_block_status_name(result->status), row->hex,
+            strlen(row->hex) > 48 ? "..." : "", result->detail[0] != '\0' ? "  # " : "", result->detail);
 }
 
 /* What is not known is empty. */
@@ -55,10 +64,29 @@ static void print_csv_row(FILE *file, const struct block_row *row)
     print_csv_number(file, result->cycles, has_cycles(result));
     print_csv_number(file, result->spread, has_cycles(result));
     print_csv_number(file, row->model, row->model > 0);
-    fprintf(file, "%u,%u,%d,%u,%u,%u,%u,%u,%s,\"%s\"\n", result->instructions, result->length,
-            result->has_branch, result->copies[1],
-            result->alike[0] < result->alike[1] ? result->alike[0] : result->alike[1], result->runs,
-            result->pages, result->switches, cp_block_clock_name(result->clock), result->detail);
+    fprintf(file, "%u,%u,%d,%u,%u,%u,%u,%u,%s,", result->instructions, result->length, result->has_branch,
+            result->copies[1], result->alike[0] < result->alike[1] ? result->alike[0] : result->alike[1],
+            result->runs, result->pages, result->switches, cp_block_clock_name(result->clock));
+    fprintf(file, "%u,%u,%u,%u,%u,%d,%d,", result->physical, result->traced, result->accesses,
+            result->unaligned, result->crossings, result->may_alias, result->subnormal);
+    print_csv_number(file, result->subnormal_cycles, result->subnormal_cycles > 0);
+    fprintf(file, "\"%s\"\n", result->detail);
+}
+
+static const char *json_bool(bool is_true)
+{
+    return is_true ? "true" : "false";
+}
+
+static void print_json_falsity(FILE *file, const struct cp_block_result *result)
+{
+    fprintf(file,
+            "\"physical\": %u, \"traced\": %u, \"accesses\": %u, \"unaligned\": %u, \"crossings\": %u, "
+            "\"may_alias\": %s, \"subnormal\": %s, ",
+            result->physical, result->traced, result->accesses, result->unaligned, result->crossings,
+            json_bool(result->may_alias), json_bool(result->subnormal));
+    if (result->subnormal_cycles > 0)
+        fprintf(file, "\"subnormal_cycles\": %.4f, ", result->subnormal_cycles);
 }
 
 static void print_json_block(FILE *file, const struct block_row *row)
@@ -73,10 +101,12 @@ static void print_json_block(FILE *file, const struct block_row *row)
     fprintf(file,
             "\"instructions\": %u, \"bytes\": %u, \"branch\": %s, \"copies\": %u, \"alike\": [%u, %u], "
             "\"runs\": %u, "
-            "\"pages\": %u, \"switches\": %u, \"clock\": \"%s\", \"detail\": ",
-            result->instructions, result->length, result->has_branch ? "true" : "false", result->copies[1],
+            "\"pages\": %u, \"switches\": %u, \"clock\": \"%s\", ",
+            result->instructions, result->length, json_bool(result->has_branch), result->copies[1],
             result->alike[0], result->alike[1], result->runs, result->pages, result->switches,
             cp_block_clock_name(result->clock));
+    print_json_falsity(file, result);
+    fputs("\"detail\": ", file);
     cp__json_string(file, result->detail);
     putc('}', file);
 }
@@ -86,7 +116,8 @@ static void print_json_block(FILE *file, const struct block_row *row)
 void block_output_begin(struct block_output *output)
 {
     if (output->format == BLOCK_TABLE)
-        fprintf(output->file, "    CYCLES  SPREAD%s  INSTR  BYTES  PAGES  STATUS               BLOCK\n",
+        fprintf(output->file,
+                "    CYCLES  SPREAD%s  INSTR  BYTES  PAGES  MARKS  STATUS               BLOCK\n",
                 output->has_model ? "    MODEL" : "");
     else
         fputs(output->format == BLOCK_CSV ? CSV_HEADER : "[", output->file);
