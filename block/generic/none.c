@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "block/code.h"
+#include "block/flow.h"
 #include "runtime/base/fail.h"
 
 int cp_block_open(struct cp_block **block, const struct cp_block_options *options, struct cp_error *err)
@@ -26,4 +27,10 @@ int cp_block_measure(struct cp_block *block, const void *code, size_t size, stru
 void cp__code_print(FILE *out, const void *bytes, size_t size)
 {
     (void)out, (void)bytes, (void)size;
+}
+
+bool cp__flow_decode(const void *bytes, size_t size, uint64_t address, struct cp__step *step)
+{
+    (void)bytes, (void)size, (void)address, (void)step;
+    return false;
 }
