@@ -185,7 +185,7 @@ block_libs = $(if $(block_arch),-lZydis)
 
 program = $(B)/bin/counterpoint
 program_objects := $(block_objects) $(addprefix $(B)/obj/,$(addsuffix .o,$(basename $(sort $(wildcard $(addprefix cmd/counterpoint/, \
-                     *.c block/*.c report/*.c report/*.S watch/*.c))))))
+                     *.c annotate/*.c block/*.c report/*.c report/*.S watch/*.c))))))
 example_parts = common server_http server_waits server_work
 # Each shows the flags of testing/ with another's test framework. Only the tests build them. Criterion's own
 # process crashes under ThreadSanitizer, with or without a profile.
@@ -283,6 +283,7 @@ LIBS_handler = -lunwind
 LIBS_histogram_test = -lm
 LIBS_wait_weight_test = -lm
 LIBS_counterpoint = -lm $(block_libs)
+LIBS_annotate_flow_test = -lm
 LIBS_report_model_test = -lm
 LIBS_with_cmocka = -lcmocka
 LIBS_with_check = $(shell pkg-config --libs check)
@@ -564,6 +565,7 @@ $(B)/examples/server: $(patsubst %,$(B)/obj/examples/server_%.o,http waits work)
 $(B)/tests/caller_test: $(caller_objects)
 $(B)/tests/report_model_test: $(patsubst %,$(B)/obj/cmd/counterpoint/%.o,complain $(addprefix report/,arena facts filter graph \
                                 measure model names rounds output top))
+$(B)/tests/annotate_flow_test: $(patsubst %,$(B)/obj/cmd/counterpoint/%.o,complain report/arena annotate/blocks annotate/frequency)
 $(filter $(B)/tests/block_%,$(tests)): $(block_objects)
 $(B)/tests/watch_rounds_test: $(B)/obj/cmd/counterpoint/watch/rounds.o
 
