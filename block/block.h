@@ -11,7 +11,8 @@
  *
  * The bytes of a block run in a process of their own, where nothing is mapped but the code and one physical
  * page, to which all pages are mapped that the block touches: so all its accesses hit the cache. If a load
- * could wait for a store to another page because of that, they are mapped to two or four pages. It is copied
+ * could wait for a store to another page because of that, the block is measured again with two or four
+ * physical pages, and the result is of the one that is not slower. The block is copied
  * so many times that the copies take 12 and 24 KB, and the difference of the two times is that of the copies
  * between them in the steady state: what an execution of the block takes if nothing but itself slows it down.
  *
@@ -87,13 +88,14 @@ struct cp_block_result {
     unsigned pages;        /* that the copies touch */
     unsigned switches;     /* how often the last run lost its CPU */
     char detail[120];      /* about the status: the instruction, or the address; "": none */
-    unsigned physical; /* pages that the pages share: 1, or 2 or 4 if a load may wait falsely with fewer */
+    unsigned physical;     /* pages that the pages share: 1; 2 or 4 if the block is not slower with these */
     /* Of all accesses of the first copies, as instructions make them: */
-    unsigned traced;    /* so many copies; 0: the block is too long for that, and nothing is known */
-    unsigned accesses;  /* an instruction that loads and stores at an address makes one */
-    unsigned unaligned; /* at no multiple of their size */
-    unsigned crossings; /* from one line of the cache, of 64 bytes, into the next */
-    bool may_alias;     /* a load may wait for a store to another page, for no reason but the physical one */
+    unsigned traced;     /* so many copies; 0: the block is too long for that, and nothing is known */
+    unsigned accesses;   /* an instruction that loads and stores at an address makes one */
+    unsigned unaligned;  /* at no multiple of their size */
+    unsigned crossings;  /* from one line of the cache, of 64 bytes, into the next */
+    bool may_alias;      /* a load may wait for a store to another page, for no reason but the physical one */
+    double other_cycles; /* with other physical pages, if a load may wait falsely; 0: not reproducible */
     /* Timed again with subnormal numbers, which take some processors long, as what they are: */
     bool subnormal;          /* that takes more than 5 % longer, or shorter */
     double subnormal_cycles; /* 0: it was not timed, or is not reproducible */

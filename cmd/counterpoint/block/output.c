@@ -10,7 +10,8 @@
 
 #define CSV_HEADER                                                                                           \
     "block,status,cycles,spread,model,instructions,bytes,branch,copies,alike,runs,pages,switches,clock,"     \
-    "physical,traced,accesses,unaligned,crossings,may_alias,subnormal,subnormal_cycles,detail\n"
+    "physical,traced,accesses,unaligned,crossings,may_alias,other_cycles,subnormal,subnormal_cycles,"        \
+    "detail\n"
 
 static bool has_cycles(const struct cp_block_result *result)
 {
@@ -67,8 +68,10 @@ static void print_csv_row(FILE *file, const struct block_row *row)
     fprintf(file, "%u,%u,%d,%u,%u,%u,%u,%u,%s,", result->instructions, result->length, result->has_branch,
             result->copies[1], result->alike[0] < result->alike[1] ? result->alike[0] : result->alike[1],
             result->runs, result->pages, result->switches, cp_block_clock_name(result->clock));
-    fprintf(file, "%u,%u,%u,%u,%u,%d,%d,", result->physical, result->traced, result->accesses,
-            result->unaligned, result->crossings, result->may_alias, result->subnormal);
+    fprintf(file, "%u,%u,%u,%u,%u,%d,", result->physical, result->traced, result->accesses, result->unaligned,
+            result->crossings, result->may_alias);
+    print_csv_number(file, result->other_cycles, result->other_cycles > 0);
+    fprintf(file, "%d,", result->subnormal);
     print_csv_number(file, result->subnormal_cycles, result->subnormal_cycles > 0);
     fprintf(file, "\"%s\"\n", result->detail);
 }
@@ -85,6 +88,8 @@ static void print_json_falsity(FILE *file, const struct cp_block_result *result)
             "\"may_alias\": %s, \"subnormal\": %s, ",
             result->physical, result->traced, result->accesses, result->unaligned, result->crossings,
             json_bool(result->may_alias), json_bool(result->subnormal));
+    if (result->other_cycles > 0)
+        fprintf(file, "\"other_cycles\": %.4f, ", result->other_cycles);
     if (result->subnormal_cycles > 0)
         fprintf(file, "\"subnormal_cycles\": %.4f, ", result->subnormal_cycles);
 }
