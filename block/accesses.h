@@ -2,16 +2,14 @@
  * Judges the accesses to memory that a block makes, one after the other: which are slow, and which could wait
  * for others only because all pages of a block share few physical ones.
  *
- * An address of a block is at its rest modulo the size of all physical pages (process.h). A load may alias if
- * a store before it, which is still on its way to the cache, has bytes of the same physical place and none of
- * the same address: a processor that compares physical addresses makes the load wait, and where the block
- * comes from it would not have waited.
+ * A load may alias if a store before it, which is still on its way to the cache, has bytes of the same
+ * physical place (apart.h) and none of the same address: a processor that compares physical addresses makes
+ * the load wait, and where the block comes from it would not have waited.
  */
 #ifndef COUNTERPOINT_BLOCK_ACCESSES_H
 #define COUNTERPOINT_BLOCK_ACCESSES_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "apart.h"
 
 /* An access of an instruction. */
 struct cp__access {
@@ -26,7 +24,7 @@ struct cp__access {
 #define CP__JUDGE_STORES 64u
 
 struct cp__judge {
-    uint64_t period; /* bytes of all physical pages */
+    struct cp__apart *apart;
     unsigned accesses;
     unsigned unaligned; /* at no multiple of their size */
     unsigned crossings; /* from one line of the cache into the next */
@@ -35,8 +33,9 @@ struct cp__judge {
     struct cp__access stores[CP__JUDGE_STORES];
 };
 
-/* Begins without accesses. physical: how many physical pages there are. */
-void cp__judge_begin(struct cp__judge *judge, unsigned physical);
+/* Begins without accesses to pages that are mapped so. Adds to *apart which of them should not share a
+ * physical one. */
+void cp__judge_begin(struct cp__judge *judge, struct cp__apart *apart);
 /* Adds the next access. One of no bytes is none. */
 void cp__judge_add(struct cp__judge *judge, const struct cp__access *access);
 

@@ -136,8 +136,10 @@ static int trace_accesses(struct cp_block *block, const struct cp__image *image,
 static int prepare_pages(struct cp_block *block, struct cp__image *image, unsigned physical,
                          struct cp_block_result *result)
 {
-    int error = cp__host_clear(&block->host, physical);
+    int error;
 
+    cp__apart_choose(&block->trace.apart, physical);
+    error = cp__host_clear(&block->host, &block->trace.apart);
     result->status = CP_BLOCK_MEASURED;
     result->detail[0] = '\0';
     result->physical = physical;

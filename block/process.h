@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include "apart.h"
 #include "error.h"
 #include "traced.h"
 
@@ -26,6 +27,7 @@ struct cp__host {
     unsigned pages;
     uint64_t page[CP__BLOCK_PAGES]; /* those that are mapped */
     unsigned physical;              /* how many physical pages they share */
+    const struct cp__apart *apart;  /* which ones; NULL: the first */
 };
 
 /* Makes a host. Returns 0 or a negative errno value, with a sentence. */
@@ -41,8 +43,9 @@ bool cp__host_may_map(uint64_t address);
 /* Maps the page of an address to a physical one. Returns 0; -ENOSPC: there are CP__BLOCK_PAGES already; or
  * the system's errno value. */
 int cp__host_map(struct cp__host *host, uint64_t address);
-/* Unmaps all pages of blocks. From then on, pages share so many physical ones, 1, 2 or 4. */
-int cp__host_clear(struct cp__host *host, unsigned physical);
+/* Unmaps all pages of blocks. From then on, pages are mapped to the physical ones that *apart says, which
+ * must outlive that. */
+int cp__host_clear(struct cp__host *host, const struct cp__apart *apart);
 
 /* Starts a guest of the host, stopped. Returns its id or a negative errno value. */
 pid_t cp__guest_start(const struct cp__host *host);

@@ -219,7 +219,8 @@ bool cp__host_may_map(uint64_t address)
 int cp__host_map(struct cp__host *host, uint64_t address)
 {
     const uint64_t page = address & ~(uint64_t)(PAGE - 1);
-    const uint64_t physical = CP__PHYSICAL + page / PAGE % host->physical * PAGE;
+    const unsigned number = host->apart != NULL ? cp__apart_physical(host->apart, page / PAGE) : 0;
+    const uint64_t physical = CP__PHYSICAL + (uint64_t)number * PAGE;
     long result;
 
     if (host->pages == CP__BLOCK_PAGES)
@@ -231,13 +232,14 @@ int cp__host_map(struct cp__host *host, uint64_t address)
     return 0;
 }
 
-int cp__host_clear(struct cp__host *host, unsigned physical)
+int cp__host_clear(struct cp__host *host, const struct cp__apart *apart)
 {
     long result = 0;
 
     for (; host->pages > 0 && result == 0; host->pages--)
         result = unmap(host->pid, host->page[host->pages - 1], host->page[host->pages - 1] + PAGE);
-    host->physical = physical;
+    host->physical = apart->physical;
+    host->apart = apart;
     return (int)result;
 }
 

@@ -9,6 +9,7 @@
 
 void cp__trace_begin(struct cp__trace *trace, const struct cp__code *code)
 {
+    cp__apart_begin(&trace->apart);
     trace->is_complete = cp__operands_find(&trace->operands, code, CP__NOMINAL);
 }
 
@@ -58,7 +59,7 @@ int cp__trace_run(struct cp__trace *trace, const struct cp__image *image, const 
     pid_t guest;
     int error;
 
-    cp__judge_begin(judge, host->physical);
+    cp__judge_begin(judge, &trace->apart);
     *copies = 0;
     traced.purpose = CP__IMAGE_TRACING;
     traced.operands = &trace->operands;

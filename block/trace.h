@@ -7,11 +7,12 @@
 /* What a trace needs, which is kept from one block to the next. */
 struct cp__trace {
     struct cp__operands operands;
-    bool is_complete; /* all operands of the block are known */
+    bool is_complete;       /* all operands of the block are known */
+    struct cp__apart apart; /* pages of which traces have shown that they should be */
     uint64_t log[CP__LOG_SIZE / 8];
 };
 
-/* Finds the operands of a block that was decoded. */
+/* Finds the operands of a block that was decoded. No page should be apart from another one yet. */
 void cp__trace_begin(struct cp__trace *trace, const struct cp__code *code);
 
 /* Runs as many of the image's copies as there is room for in a new guest of the host, which has mapped what
