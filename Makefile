@@ -58,7 +58,7 @@ unit_names := $(patsubst tests/unit/%_test.c,%,$(filter tests/unit/%,$(test_sour
 # Those that are linked with the endpoint's library, those that run the command, in which the endpoint's page is, and all that
 # build one of these.
 http_linked := $(filter http_% ui_test goroutine_test,$(test_names))
-runs_program := block_cycles cmd cmd_block cmd_waits completion event_list run run_hosts run_names run_waits watch_command watch_command_pmu \
+runs_program := annotate block_cycles cmd cmd_block cmd_waits completion event_list run run_hosts run_names run_waits watch_command watch_command_pmu \
                 $(patsubst tests/system/%_test.c,%,$(filter tests/system/report_%,$(test_sources)))
 http_programs := $(patsubst %_test,%,$(http_linked)) $(runs_program) $(patsubst %_test,%,$(filter block_%,$(test_names))) examples install man packages server wait_causes
 
@@ -566,6 +566,7 @@ $(B)/tests/caller_test: $(caller_objects)
 $(B)/tests/report_model_test: $(patsubst %,$(B)/obj/cmd/counterpoint/%.o,complain $(addprefix report/,arena facts filter graph \
                                 measure model names rounds output top))
 $(B)/tests/annotate_flow_test: $(patsubst %,$(B)/obj/cmd/counterpoint/%.o,complain report/arena annotate/blocks annotate/frequency)
+$(B)/tests/annotate_judge_test: $(B)/obj/cmd/counterpoint/annotate/judge.o $(B)/obj/block/names.o
 $(filter $(B)/tests/block_%,$(tests)): $(block_objects)
 $(B)/tests/watch_rounds_test: $(B)/obj/cmd/counterpoint/watch/rounds.o
 
@@ -597,7 +598,7 @@ $(B)/tests/%_sample: $(B)/obj/tests/support/%_sample.o $(testing_a) $(lib_a)
 # What test programs run, or look at.
 needs = $(1:%=$(B)/tests/%_test): | $(2)
 $(call needs,$(runs_program),$(program))
-$(call needs,run run_hosts run_names run_waits,$(preloads))
+$(call needs,annotate run run_hosts run_names run_waits,$(preloads))
 $(call needs,counts,$(B)/tests/counts_sample)
 $(call needs,watch_command_pmu,$(B)/tests/watched_sample)
 $(call needs,rooms,$(built))

@@ -16,6 +16,7 @@ enum status command_run(int argc, char **argv);
 enum status command_report(int argc, char **argv);
 enum status command_watch(int argc, char **argv);
 enum status command_block(int argc, char **argv);
+enum status command_annotate(int argc, char **argv);
 
 /* Prints "counterpoint: " and a sentence to stderr; returns status. */
 enum status complain(enum status status, const char *format, ...) __attribute__((format(printf, 2, 3)));

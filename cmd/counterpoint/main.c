@@ -17,6 +17,7 @@ static const struct {
     {"report", command_report, "what a profile says: hottest functions, calls, differences"},
     {"watch", command_watch, "how long functions of a program take, without recompiling it"},
     {"block", command_block, "how many cycles blocks of code take, without their program"},
+    {"annotate", command_annotate, "how fast the blocks of a hot function run, and could"},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])

@@ -121,6 +121,11 @@ bool code_is_sure(const struct code *code)
     return code->is_sure;
 }
 
+int code_machine(const struct code *code)
+{
+    return code->header.e_machine;
+}
+
 /* ---- Addresses ------------------------------------------------------------------------------- */
 
 /* A mapping says where in the file its bytes are, and a segment says which addresses those bytes have. So it
@@ -144,6 +149,25 @@ bool code_address(const struct code *code, const struct profile_mapping *mapping
         return true;
     }
     return false;
+}
+
+const uint8_t *code_bytes(const struct code *code, uint64_t start, uint64_t end)
+{
+    size_t n, size;
+    const char *bytes = elf_rawfile(code->elf, &size);
+
+    if (bytes == NULL || start >= end || elf_getphdrnum(code->elf, &n) < 0)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
+        GElf_Phdr segment;
+
+        if (gelf_getphdr(code->elf, (int)i, &segment) == NULL || segment.p_type != PT_LOAD ||
+            start < segment.p_vaddr || end - segment.p_vaddr > segment.p_filesz || segment.p_offset > size ||
+            end - segment.p_vaddr > size - segment.p_offset)
+            continue;
+        return (const uint8_t *)bytes + segment.p_offset + (start - segment.p_vaddr);
+    }
+    return NULL;
 }
 
 /* Returns the first symbol's address after this one, for symbols of assembly code, which have no size. */

@@ -36,6 +36,11 @@ bool code_symbol(const struct code *code, uint64_t in_file, struct code_symbol *
 /* Returns the source file that an address of the file is from, and stores the line; NULL: unknown. */
 const char *code_line(struct code *code, uint64_t in_file, int *line);
 
+/* Returns what the file was compiled for: a constant EM_... of <elf.h>. */
+int code_machine(const struct code *code);
+/* Returns the file's bytes at these addresses, which live as long as the code; NULL: it has none there. */
+const uint8_t *code_bytes(const struct code *code, uint64_t start, uint64_t end);
+
 /* Disassembles a symbol by objdump. Stores the instructions, by ascending addresses, for as long as the arena
  * lives. Returns 0 or a negative errno value, and the sentence. */
 int code_disassemble(const struct code *code, const struct code_symbol *symbol, struct arena *arena,

@@ -1,0 +1,124 @@
+/* `counterpoint annotate` with a program whose loops are slower than they must be: see
+ * tests/support/blocks_target.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/target_tools.h"
+#include "tests/support/test.h"
+
+/* Runs the command in the test's directory. Returns what it prints, errors included. */
+static char *annotate(int *status, const char *arguments)
+{
+    return test_command(status, "cd %s && %s/bin/counterpoint annotate %s 2>&1", test_dir(), test_build_dir(),
+                        arguments);
+}
+
+static void check_annotate(int expected, const char *arguments, const char *part)
+{
+    int status;
+    char *text = annotate(&status, arguments);
+
+    CHECKF(status == expected, "annotate %s: %d:\n%s", arguments, status, text);
+    CHECK_CONTAINS(text, part);
+    free(text);
+}
+
+/* Profiles the program while it calls the function: into NAME.pb.gz. Skips if blocks cannot be measured. */
+static void make_blocks_profile(const char *function)
+{
+    int status;
+    char *text;
+
+    text = test_command(&status, "%s/bin/counterpoint block 4801c0 2>&1", test_build_dir());
+    if (status == 1)
+        SKIP("blocks cannot be measured here: %s", text);
+    free(text);
+    build_stranger("target", "blocks_target.c");
+    free(test_command(NULL,
+                      "cd %s && %s/bin/counterpoint run -e taskClock:1ms -o out -- ./target %s 400 "
+                      "> said 2>&1 && mv out/*.pb.gz %s.pb.gz",
+                      test_dir(), test_build_dir(), function, function));
+}
+
+/* ---- Words ----------------------------------------------------------------------------------- */
+
+CP_TEST(a_false_dependence_is_the_first_line)
+{
+    make_blocks_profile("false_dependence");
+    check_annotate(0, "-n 1 false_dependence.pb.gz", "             dependency: ");
+    check_annotate(0, "-n 1 false_dependence.pb.gz", "cycles for 5 instructions, at best");
+    check_annotate(0, "-n 1 false_dependence.pb.gz", "no ratio: a loop of one block");
+}
+
+CP_TEST(a_dependence_through_memory_is_the_first_line)
+{
+    make_blocks_profile("through_memory");
+    check_annotate(0, "-n 1 through_memory.pb.gz", "             dependency: ");
+    check_annotate(0, "-n 1 through_memory.pb.gz", "through memory: it loads from where it stores");
+}
+
+/* The other blocks of the loop tell how often it has run. */
+CP_TEST(a_loop_that_misses_the_cache_is_the_first_line)
+{
+    char *text;
+
+    make_blocks_profile("cache_misses");
+    check_annotate(0, "-n 1 cache_misses.pb.gz", "             hypothesis: cache");
+    text =
+        annotate(NULL, "--csv cache_misses.pb.gz | sort -t, -k4nr | awk -F, 'NR == 1 { print ($8 > 1.5) }'");
+    CHECK_STR(text, "1\n");
+    free(text);
+}
+
+/* ---- Which function, and what is said of it -------------------------------------------------- */
+
+CP_TEST(the_hottest_function_is_taken_if_none_is_named)
+{
+    make_blocks_profile("through_memory");
+    check_annotate(0, "through_memory.pb.gz", "through_memory in ");
+    check_annotate(0, "through_memory.pb.gz through_memory", "through_memory in ");
+    check_annotate(0, "through_memory.pb.gz '^through'", "through_memory in ");
+    check_annotate(0, "through_memory.pb.gz main", "main in ");
+    check_annotate(0, "through_memory.pb.gz", "blocks_target.c:");
+    check_annotate(1, "through_memory.pb.gz false_dependence", "matches \"false_dependence\" has samples");
+}
+
+/* As much comes in as goes out, also into and out of the function. */
+CP_TEST(frequencies_follow_the_flow)
+{
+    char *text;
+
+    make_blocks_profile("cache_misses");
+    text =
+        annotate(NULL, "--csv cache_misses.pb.gz | awk -F, 'NR > 1 { n++; if ($5 < -0.001 || $5 > 1) bad++; "
+                       "if (NR == 2) first = $5; last = $5 } "
+                       "END { print (n > 3), (bad + 0), (first - last < 0.01 && last - first < 0.01) }'");
+    CHECK_STR(text, "1 0 1\n");
+    free(text);
+}
+
+CP_TEST(another_build_is_not_annotated)
+{
+    make_blocks_profile("through_memory");
+    free(test_command(NULL, "cd %s && rm target && gcc -D_GNU_SOURCE -O2 -g %s -o target", test_dir(),
+                      test_source("blocks_target.c")));
+    check_annotate(1, "through_memory.pb.gz through_memory", "another build");
+}
+
+/* ---- Usage ----------------------------------------------------------------------------------- */
+
+CP_TEST(bad_usage_of_annotate_is_refused_in_words)
+{
+    static const char *const usages[][2] = {
+        {"", "takes the file of a profile"},   {"a b c", "takes the file of a profile"},
+        {"-n 0 x.pb.gz", "-n takes a number"}, {"-n x x.pb.gz", "-n takes a number"},
+        {"--none x.pb.gz", "--help"},          {"none.pb.gz", "none.pb.gz cannot be read: No such file"},
+    };
+
+    for (size_t i = 0; i < sizeof usages / sizeof usages[0]; i++)
+        check_annotate(2, usages[i][0], usages[i][1]);
+    test_write_file("damaged.pb.gz", "no profile");
+    check_annotate(3, "damaged.pb.gz", "damaged.pb.gz");
+    check_annotate(0, "--help", "usage: counterpoint annotate");
+}
