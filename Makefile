@@ -565,7 +565,7 @@ $(B)/examples/server: $(patsubst %,$(B)/obj/examples/server_%.o,http waits work)
 $(B)/tests/caller_test: $(caller_objects)
 $(B)/tests/report_model_test: $(patsubst %,$(B)/obj/cmd/counterpoint/%.o,complain $(addprefix report/,arena facts filter graph \
                                 measure model names rounds output top))
-$(B)/tests/annotate_flow_test: $(patsubst %,$(B)/obj/cmd/counterpoint/%.o,complain report/arena annotate/blocks annotate/frequency)
+$(B)/tests/annotate_flow_test: $(patsubst %,$(B)/obj/cmd/counterpoint/%.o,complain report/arena annotate/blocks annotate/flow_solver annotate/frequency)
 $(B)/tests/annotate_judge_test: $(B)/obj/cmd/counterpoint/annotate/judge.o $(B)/obj/block/names.o
 $(filter $(B)/tests/block_%,$(tests)): $(block_objects)
 $(B)/tests/watch_rounds_test: $(B)/obj/cmd/counterpoint/watch/rounds.o

@@ -139,7 +139,9 @@ static void print_function_head(const struct annotation *annotation, FILE *out)
         fprintf(out, "Samples in other parts of the function, as its cold one, are left out.\n");
     if (!code_is_sure(hot->code))
         fputs("The profile or the file has no build id: nobody can tell whether this is what ran.\n", out);
-    fprintf(out, "FREQUENCY and CYCLES suppose that blocks which wait for nothing run at their best.\n%s\n",
+    fprintf(out,
+            "FREQUENCY and CYCLES suppose that blocks which wait for nothing run at their best. %s\n"
+            "A ratio is at most so high: a short block that hides behind another one has few samples.\n",
             annotation->has_cycles ? "FREQUENCY is executions."
                                    : "FREQUENCY is a part of the most frequent block's.");
 }
