@@ -55,6 +55,33 @@ static __attribute__((noinline)) void through_memory(void)
     sink += n + cell[0];
 }
 
+/* ---- Ways ------------------------------------------------------------------------------------ */
+
+/* Each step waits for the one before, so that no block hides behind another one. */
+#define STEP(x) ((x) = (x) * (x) + 3, __extension__({ __asm__ volatile("" : "+r"(x)); }))
+#define STEPS(x) (STEP(x), STEP(x), STEP(x), STEP(x), STEP(x), STEP(x), STEP(x), STEP(x))
+
+/* Of 8 iterations, 2 go one way and 6 the other. */
+static __attribute__((noinline)) void two_ways(void)
+{
+    uint64_t x = 1;
+
+    for (int i = 0; i < 8000; i++) {
+        STEPS(x);
+        STEPS(x);
+        if (i % 4 == 0) {
+            STEPS(x);
+            STEPS(x);
+            x ^= 5;
+        } else {
+            STEPS(x);
+            STEPS(x);
+            x += 9;
+        }
+    }
+    sink += x;
+}
+
 /* ---- Misses ---------------------------------------------------------------------------------- */
 
 enum { TABLE = 1 << 22 };
@@ -108,6 +135,7 @@ static const struct {
     {"false_dependence", false_dependence},
     {"through_memory", through_memory},
     {"cache_misses", cache_misses},
+    {"two_ways", two_ways},
 };
 
 static double cpu_ms(void)

@@ -24,8 +24,9 @@ static void check_annotate(int expected, const char *arguments, const char *part
     free(text);
 }
 
-/* Profiles the program while it calls the function: into NAME.pb.gz. Skips if blocks cannot be measured. */
-static void make_blocks_profile(const char *function)
+/* Profiles the program while it calls the function, into FUNCTION.pb.gz, or skips if nothing can be
+ * measured. */
+static void make_profile_of(const char *function, const char *event, int ms)
 {
     int status;
     char *text;
@@ -36,9 +37,14 @@ static void make_blocks_profile(const char *function)
     free(text);
     build_stranger("target", "blocks_target.c");
     free(test_command(NULL,
-                      "cd %s && %s/bin/counterpoint run -e taskClock:1ms -o out -- ./target %s 400 "
+                      "cd %s && %s/bin/counterpoint run -e %s -o out -- ./target %s %d "
                       "> said 2>&1 && mv out/*.pb.gz %s.pb.gz",
-                      test_dir(), test_build_dir(), function, function));
+                      test_dir(), test_build_dir(), event, function, ms, function));
+}
+
+static void make_blocks_profile(const char *function)
+{
+    make_profile_of(function, "taskClock:1ms", 400);
 }
 
 /* ---- Words ----------------------------------------------------------------------------------- */
@@ -84,6 +90,8 @@ CP_TEST(the_hottest_function_is_taken_if_none_is_named)
     check_annotate(1, "through_memory.pb.gz false_dependence", "matches \"false_dependence\" has samples");
 }
 
+/* ---- Frequencies ----------------------------------------------------------------------------- */
+
 /* As much comes in as goes out, also into and out of the function. */
 CP_TEST(frequencies_follow_the_flow)
 {
@@ -95,6 +103,56 @@ CP_TEST(frequencies_follow_the_flow)
                        "if (NR == 2) first = $5; last = $5 } "
                        "END { print (n > 3), (bad + 0), (first - last < 0.01 && last - first < 0.01) }'");
     CHECK_STR(text, "1 0 1\n");
+    free(text);
+}
+
+/* Tells for the blocks that have a hundred samples how many percent their parts of all such frequencies
+ * differ from what callgrind has counted at their first instructions. Its lines are "ADDRESS LINE COUNT",
+ * with addresses that may be relative; the line behind "calls=" is about what was called. */
+static const char compare_script[] =
+    "open my $counts, '<', $ARGV[0] or die;\n"
+    "my ($last, $is_call, %count) = (0, 0);\n"
+    "while (<$counts>) {\n"
+    "    if (/^calls=/) { $is_call = 1; next }\n"
+    "    my ($at, $n) = /^(0x[0-9a-f]+|[+-]\\d+|\\*) \\S+ (\\d+)$/ or next;\n"
+    "    $last = $at eq '*' ? $last : $at =~ /^0x/ ? hex $at : $last + $at;\n"
+    "    $count{$last} += $n unless $is_call;\n"
+    "    $is_call = 0;\n"
+    "}\n"
+    "my (@rows, $said, $counted);\n"
+    "while (<STDIN>) {\n"
+    "    my @row = split /,/;\n"
+    "    next unless $row[0] =~ /^0x/ and $row[3] >= 100;\n"
+    "    $said += $row[4];\n"
+    "    $counted += $count{hex $row[0]} or die \"$row[0] was not counted\\n\";\n"
+    "    push @rows, \\@row;\n"
+    "}\n"
+    "my $worst = 0;\n"
+    "for my $row (@rows) {\n"
+    "    my $error = 100 * ($row->[4] / $said / ($count{hex $row->[0]} / $counted) - 1);\n"
+    "    printf STDERR \"%s %.4f %+.2f %%\\n\", $row->[0], $row->[4], $error;\n"
+    "    $worst = abs $error if $worst < abs $error;\n"
+    "}\n"
+    "printf \"%d %d\\n\", scalar @rows, $worst < 25;\n";
+
+/* Blocks of which none hides behind another one. One goes 3 of 4 times this way, and 1 of 4 times that
+ * way. */
+CP_TEST(frequencies_are_those_that_callgrind_counts)
+{
+    int status;
+    char *text;
+
+    free(test_command(&status, "valgrind --version 2> /dev/null"));
+    if (status != 0)
+        SKIP("valgrind is not installed");
+    make_profile_of("two_ways", "taskClock:250us", 1000);
+    test_write_file("compare.pl", compare_script);
+    free(test_command(NULL,
+                      "cd %s && valgrind --tool=callgrind --dump-instr=yes --callgrind-out-file=counts "
+                      "./target two_ways 500 > said 2>&1",
+                      test_dir()));
+    text = annotate(NULL, "--csv two_ways.pb.gz two_ways | perl compare.pl counts");
+    CHECKF(strstr(text, "\n3 1\n") != NULL, "%s", text);
     free(text);
 }
 
