@@ -200,7 +200,7 @@ static bool has_library_s_handler(void)
     return action.sa_handler != SIG_DFL;
 }
 
-/* A tick that a thread has not had time for is pending still, and keeps the handler: one more does no harm. */
+/* A tick that a thread has had no time for is pending, and keeps the handler: one more does no harm. */
 CP_TEST(it_starts_and_stops_while_gs_run)
 {
     pthread_t thread;
