@@ -141,6 +141,27 @@ CP_TEST(blocks_of_programs_run)
     free(text);
 }
 
+/* mov rax, [rdi+62] goes from one line of the cache into the next; so do all of its copies. */
+CP_TEST(marks_tell_what_may_falsify_a_result)
+{
+    int status;
+    char *text;
+
+    need_blocks();
+    check_block(0, "--help", "MARKS");
+    text = block(&status, "488b473e 4801c0 | awk 'NR <= 3 { print $6 }'");
+    CHECK_STR(text, "MARKS\nCU\n-\n");
+    free(text);
+    text =
+        block(&status, "--csv 488b473e | awk -F, '{ print $15, $20, $16 == $17, $17 == $18, $18 == $19 }'");
+    CHECK_STR(text, "physical may_alias 0 0 0\n1 0 1 1 1\n");
+    free(text);
+    text = block(&status, "--json 488b473e | jq -c '.[] | [.physical, .may_alias, .accesses == .traced, "
+                          ".unaligned == .traced, .crossings == .traced]'");
+    CHECK_STR(text, "[1,false,true,true,true]\n");
+    free(text);
+}
+
 CP_TEST(nothing_measured_is_no)
 {
     need_blocks();
