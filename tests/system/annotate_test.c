@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/profile_text.h"
 #include "tests/support/target_tools.h"
 #include "tests/support/test.h"
 
@@ -24,17 +25,21 @@ static void check_annotate(int expected, const char *arguments, const char *part
     free(text);
 }
 
+static void need_measuring(void)
+{
+    int status;
+    char *text = test_command(&status, "%s/bin/counterpoint block 4801c0 2>&1", test_build_dir());
+
+    if (status == 1)
+        SKIP("blocks cannot be measured here: %s", text);
+    free(text);
+}
+
 /* Profiles the program while it calls the function, into FUNCTION.pb.gz, or skips if nothing can be
  * measured. */
 static void make_profile_of(const char *function, const char *event, int ms)
 {
-    int status;
-    char *text;
-
-    text = test_command(&status, "%s/bin/counterpoint block 4801c0 2>&1", test_build_dir());
-    if (status == 1)
-        SKIP("blocks cannot be measured here: %s", text);
-    free(text);
+    need_measuring();
     build_stranger("target", "blocks_target.c");
     free(test_command(NULL,
                       "cd %s && %s/bin/counterpoint run -e %s -o out -- ./target %s %d "
@@ -154,6 +159,45 @@ CP_TEST(frequencies_are_those_that_callgrind_counts)
     text = annotate(NULL, "--csv two_ways.pb.gz two_ways | perl compare.pl counts");
     CHECKF(strstr(text, "\n3 1\n") != NULL, "%s", text);
     free(text);
+}
+
+/* Prints the text of a profile with cycles and instructions, as of perf: 900 samples of 1000 cycles and 60 of
+ * 1000 instructions are at the first of the 6 instructions of the loop of false_dependence. */
+static const char counted_script[] =
+    "at=$(objdump -d --no-show-raw-insn target | awk '/<false_dependence>:/ { on = 1 } on && /cvtsi2sd/ { "
+    "sub(\":\", "
+    "\"\", $1); print $1; exit }')\n"
+    "id=$(readelf -n target | sed -n 's/ *Build ID: *//p')\n"
+    "set -- $(readelf -lW target | awk '$1 == \"LOAD\" && $7 == \"R\" && $8 == \"E\" { print $2, $3, $5 }')\n"
+    "cat << END\n"
+    "sample_type { type: 1 unit: 2 } sample_type { type: 3 unit: 2 } sample_type { type: 4 unit: 2 }\n"
+    "sample { location_id: 1 value: 900 value: 900000 value: 0 }\n"
+    "sample { location_id: 1 value: 60 value: 0 value: 60000 }\n"
+    "mapping { id: 1 memory_start: $(($2)) file_offset: $(($1)) memory_limit: $(($2 + $3)) filename: 5\n"
+    "    build_id: 6 has_functions: true }\n"
+    "function { id: 1 name: 7 }\n"
+    "location { id: 1 mapping_id: 1 address: $((0x$at)) line { function_id: 1 } }\n"
+    "string_table: '' string_table: 'samples' string_table: 'count' string_table: 'cycles:u'\n"
+    "string_table: 'instructions:u' string_table: '$PWD/target' string_table: '$id'\n"
+    "string_table: 'false_dependence'\n"
+    "END\n";
+
+/* 60000 instructions are 10000 executions, of 90 cycles each: so even a loop of one block has a ratio. */
+CP_TEST(instructions_tell_how_often_a_block_has_run)
+{
+    char *text;
+
+    need_measuring();
+    build_stranger("target", "blocks_target.c");
+    test_write_file("counted.sh", counted_script);
+    text = test_command(NULL, "cd %s && sh counted.sh", test_dir());
+    encode_profile("counted.pb", text);
+    free(text);
+    text = annotate(NULL, "--event cycles:u --csv counted.pb | awk -F, '$4 > 0 && $1 ~ /0x/ "
+                          "{ printf \"%s %d %d %d\\n\", $4, $5, $6, ($8 > 4 && $8 < 30) }'");
+    CHECK_STR(text, "900 10000 90 1\n");
+    free(text);
+    check_annotate(0, "--event cycles:u counted.pb", "FREQUENCY is executions, by the instructions");
 }
 
 CP_TEST(another_build_is_not_annotated)

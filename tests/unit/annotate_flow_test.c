@@ -132,8 +132,9 @@ static void sample(struct frequency_block *blocks, size_t n, const double *frequ
                    const double *slowness)
 {
     for (size_t i = 0; i < n; i++)
-        blocks[i] = (struct frequency_block){
-            .samples = frequencies[i] * cycles[i] * slowness[i], .cycles = cycles[i], .is_measured = true};
+        blocks[i] = (struct frequency_block){.samples = frequencies[i] * cycles[i] * slowness[i],
+                                             .cycles = cycles[i],
+                                             .source = FREQUENCY_MEASURED};
 }
 
 static void check_flow(const struct made *made, const struct frequency_block *blocks, const double *expected,
@@ -218,10 +219,24 @@ CP_TEST(guesses_weigh_less)
     sample(blocks, 2, frequencies, cycles, slowness);
     frequency_estimate(&made.graph, blocks);
     measured = blocks[1].frequency;
-    blocks[0].is_measured = false;
+    blocks[0].source = FREQUENCY_GUESSED;
     frequency_estimate(&made.graph, blocks);
     CHECKF(blocks[1].frequency > 99 && blocks[1].frequency + 2 < measured, "%.2f, and %.2f by a guess",
            measured, blocks[1].frequency);
+    arena_free(&made.arena);
+}
+
+/* What was counted says neither too much nor too little. */
+CP_TEST(counts_are_believed_in_both_directions)
+{
+    static const double frequencies[] = {100, 100}, cycles[] = {10, 10}, more[] = {1.2, 0.8};
+    struct frequency_block blocks[2];
+    struct made made;
+
+    MAKE(&made, ".b.r", 102);
+    sample(blocks, 2, frequencies, cycles, more);
+    blocks[0].source = blocks[1].source = FREQUENCY_COUNTED;
+    check_flow(&made, blocks, frequencies, 0.09);
     arena_free(&made.arena);
 }
 

@@ -42,7 +42,7 @@ CP_TEST(a_loop_that_waits_for_itself_depends)
     facts.result.cycles = 8;
     check_words(&facts, "- hypothesis: dependency: 8.00 cycles for 8 instructions, at best; they wait for "
                         "each other\n");
-    facts.is_loop = true;
+    facts.is_loop = facts.is_alone = true;
     facts.ratio = 0;
     check_words(&facts, "- dependency: 8.00 cycles for 8 instructions, at best; they wait for each other\n"
                         "- no ratio: a loop of one block, and no other block tells how often it has run\n");
@@ -54,7 +54,7 @@ CP_TEST(a_dependency_through_memory_is_sure_at_one_address)
     struct block_facts facts = plain();
 
     facts.result.cycles = 8;
-    facts.is_loop = facts.loads = facts.stores = true;
+    facts.is_loop = facts.is_alone = facts.loads = facts.stores = true;
     facts.ratio = 1;
     check_words(&facts, "- hypothesis: dependency: 8.00 cycles for 8 instructions, at best; they wait for "
                         "each other\n"
@@ -70,7 +70,7 @@ CP_TEST(a_division_is_slow_by_itself)
     struct block_facts facts = plain();
 
     facts.result.cycles = 18;
-    facts.is_loop = facts.divides = true;
+    facts.is_loop = facts.is_alone = facts.divides = true;
     facts.ratio = 1;
     check_words(&facts, "- slow instructions: 18.00 cycles for 8 instructions, at best; it divides\n"
                         "- no ratio: a loop of one block, and no other block tells how often it has run\n");

@@ -16,42 +16,74 @@
 
 /* ---- Samples --------------------------------------------------------------------------------- */
 
-/* Finds how many samples a value stands for: the profile counts them, or says the period. */
-static size_t find_count(struct annotation *annotation)
+/* Returns the value of a sample: the profile counts samples of any event, or says the period. */
+static double value_of_sample(const struct profile *profile, size_t type)
 {
-    const struct profile *profile = annotation->hot.profile;
-    const struct value_type *type = &profile->types[annotation->hot.type];
-    size_t count = annotation->hot.type;
+    double values = 0, samples = 0;
+    size_t count = type;
 
-    annotation->per_sample = 1;
     for (size_t i = 0; i < profile->n_types; i++)
         if (strcmp(profile->types[i].name, "samples") == 0)
             count = i;
-    if (profile->period > 0 && strcmp(profile->period_type.unit, type->unit) == 0 &&
-        strcmp(profile->period_type.name, type->name) == 0)
-        annotation->per_sample = (double)profile->period;
-    return count;
+    if (count == type)
+        return profile->period > 0 && strcmp(profile->period_type.name, profile->types[type].name) == 0
+                   ? (double)profile->period
+                   : 1;
+    for (size_t i = 0; i < profile->n_samples; i++) {
+        if (profile->samples[i].values[type] <= 0)
+            continue;
+        values += (double)profile->samples[i].values[type];
+        samples += (double)profile->samples[i].values[count];
+    }
+    return values > 0 && samples > 0 ? values / samples : 1;
+}
+
+static double value_of_block(const struct annotation *annotation, size_t i, size_t type)
+{
+    const struct basic_block *block = &annotation->graph.blocks[i];
+    double sum = 0;
+
+    for (size_t j = block->first; j < block->first + block->n; j++)
+        sum += (double)hot_value(&annotation->hot, j, type);
+    return sum;
 }
 
 static void count_samples(struct annotation *annotation)
 {
-    const struct hot_function *hot = &annotation->hot;
-    const size_t count = find_count(annotation);
-    double values = 0;
+    const size_t type = annotation->hot.type;
 
+    annotation->per_sample = value_of_sample(annotation->hot.profile, type);
     for (size_t i = 0; i < annotation->graph.n; i++) {
-        const struct basic_block *block = &annotation->graph.blocks[i];
-
-        for (size_t j = block->first; j < block->first + block->n; j++) {
-            const double value = (double)hot_value(hot, j, count);
-
-            annotation->notes[i].samples += count == hot->type ? value / annotation->per_sample : value;
-            values += (double)hot_value(hot, j, hot->type);
-        }
+        annotation->notes[i].samples = value_of_block(annotation, i, type) / annotation->per_sample;
         annotation->samples += annotation->notes[i].samples;
     }
-    if (annotation->samples > 0)
-        annotation->per_sample = values / annotation->samples;
+}
+
+/* Names are ours or perf's: "cycles", "cycles:u", "instructions:ppp". */
+static bool is_event_named(const struct profile *profile, size_t type, const char *name)
+{
+    const char *known = profile->types[type].name;
+    const size_t length = strlen(name);
+
+    return strncmp(known, name, length) == 0 && (known[length] == '\0' || known[length] == ':');
+}
+
+static void find_instructions(struct annotation *annotation)
+{
+    const struct profile *profile = annotation->hot.profile;
+    double sum = 0;
+
+    annotation->has_cycles = is_event_named(profile, annotation->hot.type, "cycles");
+    for (size_t type = 0; type < profile->n_types && annotation->has_cycles && !annotation->has_count;
+         type++) {
+        if (!is_event_named(profile, type, "instructions"))
+            continue;
+        for (size_t i = 0; i < annotation->graph.n; i++)
+            sum += value_of_block(annotation, i, type);
+        annotation->has_count = sum > 0;
+        annotation->count = type;
+        annotation->per_count = value_of_sample(profile, type);
+    }
 }
 
 /* ---- What a block looks like ----------------------------------------------------------------- */
@@ -143,17 +175,30 @@ static enum status measure_block(struct annotation *annotation, struct cp_block 
     return STATUS_OK;
 }
 
-/* A branch was left out of the measurement; at most one can be taken in a cycle. */
+/* Returns what an execution takes at least. A branch was left out of the measurement; at most one can be
+ * taken in a cycle. */
+static double least_cycles(const struct annotation *annotation, size_t i)
+{
+    const struct block_facts *facts = &annotation->notes[i].facts;
+    const double least = facts->result.has_branch ? 1 : GUESS;
+
+    return fmax(least,
+                block_has_best(facts) ? facts->result.cycles : GUESS * (double)annotation->graph.blocks[i].n);
+}
+
 static void prepare_frequency(struct annotation *annotation, size_t i)
 {
-    const struct block_note *note = &annotation->notes[i];
     struct frequency_block *to = &annotation->frequencies[i];
-    const double least = note->facts.result.has_branch ? 1 : GUESS;
 
-    to->samples = note->samples;
-    to->is_measured = block_has_best(&note->facts);
-    to->cycles = fmax(least, to->is_measured ? note->facts.result.cycles
-                                             : GUESS * (double)annotation->graph.blocks[i].n);
+    if (annotation->has_count) {
+        to->samples = value_of_block(annotation, i, annotation->count) / annotation->per_count;
+        to->cycles = (double)annotation->graph.blocks[i].n;
+        to->source = FREQUENCY_COUNTED;
+        return;
+    }
+    to->samples = annotation->notes[i].samples;
+    to->cycles = least_cycles(annotation, i);
+    to->source = block_has_best(&annotation->notes[i].facts) ? FREQUENCY_MEASURED : FREQUENCY_GUESSED;
 }
 
 /* ---- All ------------------------------------------------------------------------------------- */
@@ -163,16 +208,19 @@ static void conclude(struct annotation *annotation, size_t i)
     struct block_note *note = &annotation->notes[i];
     const double frequency = annotation->frequencies[i].frequency;
 
+    note->facts.is_alone = note->facts.is_loop && !annotation->has_count;
     note->facts.share = annotation->samples > 0 ? note->samples / annotation->samples : 0;
     if (note->samples < ENOUGH || note->samples < WORTH * annotation->samples)
         return;
     find_peak(&annotation->hot, &annotation->graph.blocks[i], &note->facts);
     find_telling_event(&annotation->hot, &annotation->graph.blocks[i], &note->facts);
-    if (frequency <= 0 || note->facts.is_loop)
+    if (frequency <= 0 || note->facts.is_alone)
         return;
     note->cycles = note->samples / frequency;
+    if (annotation->has_count)
+        note->cycles *= annotation->per_sample / annotation->per_count;
     if (block_has_best(&note->facts))
-        note->facts.ratio = note->cycles / annotation->frequencies[i].cycles;
+        note->facts.ratio = note->cycles / least_cycles(annotation, i);
 }
 
 static int compare_notes(const void *a, const void *b, void *notes)
@@ -197,13 +245,12 @@ enum status annotation_make(struct annotation *annotation, struct cp_block *bloc
     struct hot_function *hot = &annotation->hot;
     struct flow_graph *graph = &annotation->graph;
     enum status status = STATUS_OK;
-    const char *name = hot->profile->types[hot->type].name;
 
     flow_graph_make(graph, hot->steps, hot->n_steps, &hot->arena);
     annotation->notes = arena_array(&hot->arena, graph->n, sizeof *annotation->notes);
     annotation->frequencies = arena_array(&hot->arena, graph->n, sizeof *annotation->frequencies);
-    annotation->has_cycles = strstr(name, "ycles") != NULL && strstr(name, "talled") == NULL;
     count_samples(annotation);
+    find_instructions(annotation);
     for (size_t i = 0; i < graph->n && status == STATUS_OK; i++) {
         look_at_steps(hot, &graph->blocks[i], &annotation->notes[i].facts);
         status = measure_block(annotation, block, i);

@@ -20,7 +20,11 @@ struct annotation {
     size_t *order;     /* of the blocks, by samples */
     double samples;    /* of the function */
     double per_sample; /* the value of a sample */
-    bool has_cycles;   /* the values are cycles, so that frequencies are executions */
+    bool has_cycles;   /* the values are cycles */
+    /* If the profile has them besides cycles, instructions tell how often a block has run. */
+    bool has_count;
+    size_t count;     /* their type */
+    double per_count; /* instructions of a sample of them */
 };
 
 /* Makes the annotation of a function that was found. */

@@ -10,8 +10,9 @@
 /* How far a block's own word may be off, as a part of it: for long blocks, and so many cycles more. */
 #define OFF 0.2
 #define OFF_CYCLES 0.5
-/* How far it may be off if the cycles are a guess. */
+/* How far it may be off if the cycles are a guess, and if executions were counted. */
 #define OFF_GUESS 1.0
+#define OFF_COUNT 0.1
 /* Too much is so many times likelier to be said than too little. */
 #define STALL 4.0
 /* No block is trusted more than to this part of the highest frequency. */
@@ -24,10 +25,17 @@ static double said_by(const struct frequency_block *block)
     return block->samples / block->cycles;
 }
 
+static double part_off(const struct frequency_block *block)
+{
+    if (block->source == FREQUENCY_COUNTED)
+        return OFF_COUNT;
+    return block->source == FREQUENCY_MEASURED ? OFF + OFF_CYCLES / block->cycles : OFF_GUESS;
+}
+
 /* The square of what a block's own word may be off. */
 static double variance_of(const struct frequency_block *block, double highest)
 {
-    const double off = said_by(block) * (block->is_measured ? OFF + OFF_CYCLES / block->cycles : OFF_GUESS);
+    const double off = said_by(block) * part_off(block);
     const double sharpest = highest * SHARPEST;
 
     return (block->samples + 1) / (block->cycles * block->cycles) + off * off + sharpest * sharpest;
@@ -65,7 +73,9 @@ static void hear_blocks(struct flow_arc *arcs, const struct frequency_block *blo
         const double weight = highest * highest / variance_of(&blocks[i], highest);
 
         arcs[i].wanted = said_by(&blocks[i]) / highest;
-        arcs[i].weight = arcs[i].flow < arcs[i].wanted ? weight / STALL : weight;
+        arcs[i].weight = weight;
+        if (arcs[i].flow < arcs[i].wanted && blocks[i].source != FREQUENCY_COUNTED)
+            arcs[i].weight /= STALL;
     }
 }
 

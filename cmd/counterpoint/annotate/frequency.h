@@ -14,10 +14,17 @@
 
 #include "blocks.h"
 
+/* What is known of a block's cycles. */
+enum frequency_source {
+    FREQUENCY_GUESSED,  /* they are a guess */
+    FREQUENCY_MEASURED, /* it takes so many at best */
+    FREQUENCY_COUNTED   /* samples are of an event that each execution has so often, as instructions */
+};
+
 struct frequency_block {
     double samples;
-    double cycles;    /* of an execution, at best; more than 0 */
-    bool is_measured; /* else the cycles are a guess */
+    double cycles; /* of an execution; more than 0 */
+    enum frequency_source source;
     double frequency; /* the estimate: in samples a cycle, so that samples / frequency are cycles */
 };
 

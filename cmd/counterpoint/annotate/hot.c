@@ -47,11 +47,12 @@ static const struct profile_function *choose_function(struct hot_function *hot, 
     int64_t *values = arena_array(&hot->arena, profile->n_functions, sizeof *values);
     const struct profile_function *best = NULL;
 
+    hot->unnamed = 0;
     for (size_t i = 0; i < profile->n_samples; i++) {
         const struct profile_function *function = function_of(&profile->samples[i]);
 
-        if (function != NULL)
-            values[function - profile->functions] += profile->samples[i].values[hot->type];
+        *(function != NULL ? &values[function - profile->functions] : &hot->unnamed) +=
+            profile->samples[i].values[hot->type];
     }
     for (size_t i = 0; i < profile->n_functions; i++) {
         const struct profile_function *function = &profile->functions[i];

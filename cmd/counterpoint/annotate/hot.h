@@ -18,6 +18,7 @@ struct hot_function {
     size_t n_steps;
     int64_t *values;       /* of each step, one for each type: see hot_value() */
     int64_t total, inside; /* of the type: of the profile, and in the symbol's own instructions */
+    int64_t unnamed;       /* of the profile, in code of which no function is known */
     int64_t elsewhere;     /* in other symbols of the function, as name.cold */
     struct arena arena;
 };

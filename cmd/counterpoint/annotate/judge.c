@@ -98,7 +98,7 @@ void judge_block(FILE *out, const char *margin, const struct block_facts *facts)
         print_wait(out, margin, facts);
     if (waits_for_itself(facts))
         print_dependency(out, margin, facts);
-    if (facts->is_loop)
+    if (facts->is_alone)
         fprintf(out, "%sno ratio: a loop of one block, and no other block tells how often it has run\n",
                 margin);
 }

@@ -9,7 +9,8 @@
 struct block_facts {
     struct cp_block_result result; /* of the measurement; its size is 0 if there was none */
     bool has_call;                 /* so there is no measurement */
-    bool is_loop;                  /* of this block alone: nothing else tells how often it has run */
+    bool is_loop;                  /* of this block alone */
+    bool is_alone;                 /* nothing tells how often it has run */
     bool loads, stores, divides;
     bool loads_what_it_stores; /* from the address of a store in it */
     double ratio;              /* of the cycles by samples and those at best; 0: not known */

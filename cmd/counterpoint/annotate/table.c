@@ -90,10 +90,12 @@ static double highest_frequency(const struct annotation *annotation)
     return highest;
 }
 
-/* Cycles in samples, by cycles in samples for each execution, are executions; of a clock's samples nobody
- * knows how many cycles they are. */
+/* Instructions that were counted, or cycles in samples by those of an execution, are executions; of a clock's
+ * samples nobody knows how many cycles they are. */
 static double frequency_unit(const struct annotation *annotation)
 {
+    if (annotation->has_count)
+        return annotation->per_count;
     if (annotation->has_cycles)
         return annotation->per_sample;
     return highest_frequency(annotation) > 0 ? 1 / highest_frequency(annotation) : 0;
@@ -135,15 +137,21 @@ static void print_function_head(const struct annotation *annotation, FILE *out)
             hot->total != 0 ? 100 * (double)hot->inside / (double)hot->total : 0, annotation->graph.n);
     if (strcmp(hot->name, hot->symbol.name) != 0)
         fprintf(out, "The code is %s.\n", hot->symbol.name);
+    if (hot->unnamed > hot->inside)
+        fprintf(out, "%.2f%% of all samples are in code of which no function is known: it has no symbols.\n",
+                100 * (double)hot->unnamed / (double)hot->total);
     if (hot->elsewhere > 0)
-        fprintf(out, "Samples in other parts of the function, as its cold one, are left out.\n");
+        fputs("Samples in other parts of the function, as its cold one, are left out.\n", out);
     if (!code_is_sure(hot->code))
         fputs("The profile or the file has no build id: nobody can tell whether this is what ran.\n", out);
-    fprintf(out,
-            "FREQUENCY and CYCLES suppose that blocks which wait for nothing run at their best. %s\n"
-            "A ratio is at most so high: a short block that hides behind another one has few samples.\n",
-            annotation->has_cycles ? "FREQUENCY is executions."
-                                   : "FREQUENCY is a part of the most frequent block's.");
+    if (annotation->has_count)
+        fputs("FREQUENCY is executions, by the instructions that the profile has, too.\n", out);
+    else
+        fprintf(out,
+                "FREQUENCY and CYCLES suppose that blocks which wait for nothing run at their best. %s\n"
+                "A ratio is at most so high: a short block that hides behind another one has few samples.\n",
+                annotation->has_cycles ? "FREQUENCY is executions."
+                                       : "FREQUENCY is a part of the most frequent block's.");
 }
 
 void annotation_print(const struct annotation *annotation, size_t n, FILE *out)
