@@ -251,3 +251,28 @@ CP_TEST(a_function_without_samples_has_not_run)
     check_flow(&made, blocks, none, 0);
     arena_free(&made.arena);
 }
+
+/* A loop of thousands of blocks, each with code of its own at the other end of the function. If the time grew
+ * with the square of their number, or faster, the test would not end in time. */
+CP_TEST(large_functions_are_done)
+{
+    enum { N = 3000 };
+    struct arena arena = {0};
+    struct flow_graph graph = {.n = 2 * N};
+    struct frequency_block *blocks = arena_array(&arena, graph.n, sizeof *blocks);
+
+    graph.edges = arena_array(&arena, 3 * N + 2, sizeof *graph.edges);
+    for (size_t i = 0; i < graph.n; i++)
+        blocks[i] =
+            (struct frequency_block){.samples = i < N ? 100 : 25, .cycles = 10, .source = FREQUENCY_MEASURED};
+    for (size_t i = 0; i < N; i++) {
+        graph.edges[graph.n_edges++] = (struct flow_edge){i, (i + 1) % N};
+        graph.edges[graph.n_edges++] = (struct flow_edge){i, 2 * N - 1 - i};
+        graph.edges[graph.n_edges++] = (struct flow_edge){2 * N - 1 - i, (i + 1) % N};
+    }
+    graph.edges[graph.n_edges++] = (struct flow_edge){graph.n, 0};
+    graph.edges[graph.n_edges++] = (struct flow_edge){N - 1, graph.n};
+    frequency_estimate(&graph, blocks);
+    CHECK(fabs(blocks[N / 2].frequency - 10) < 0.1 && fabs(blocks[N].frequency - 2.5) < 0.1);
+    arena_free(&arena);
+}

@@ -29,6 +29,7 @@ struct matrix {
 struct network {
     struct flow_arc *arcs;
     size_t n_arcs, n;
+    size_t *number; /* of each node, in the matrix, from 1 on */
     struct matrix matrix;
     double *potential, *side; /* of each node */
     double barrier;
@@ -41,37 +42,21 @@ static double *element(const struct matrix *matrix, size_t i, size_t j)
     return i > j ? &matrix->rows[i][j - matrix->first[i]] : &matrix->rows[j][i - matrix->first[j]];
 }
 
-static void make_matrix(struct network *network, struct arena *arena)
-{
-    struct matrix *matrix = &network->matrix;
-
-    matrix->n = network->n;
-    matrix->first = arena_array(arena, matrix->n, sizeof *matrix->first);
-    matrix->rows = arena_array(arena, matrix->n, sizeof *matrix->rows);
-    for (size_t i = 0; i < matrix->n; i++)
-        matrix->first[i] = i;
-    for (size_t i = 0; i < network->n_arcs; i++) {
-        const size_t from = network->arcs[i].from, to = network->arcs[i].to;
-        const size_t high = from > to ? from : to, low = from > to ? to : from;
-
-        if (high < matrix->n && low < matrix->first[high])
-            matrix->first[high] = low;
-    }
-    for (size_t i = 0; i < matrix->n; i++)
-        matrix->rows[i] = arena_array(arena, i + 1 - matrix->first[i], sizeof(double));
-}
-
 /* Puts the lower factor in the matrix's place. */
 static void factor(struct matrix *matrix)
 {
     for (size_t i = 0; i < matrix->n; i++) {
-        for (size_t j = matrix->first[i]; j <= i; j++) {
-            const size_t from = matrix->first[i] > matrix->first[j] ? matrix->first[i] : matrix->first[j];
-            double sum = *element(matrix, i, j);
+        const size_t first = matrix->first[i];
+        double *row = matrix->rows[i];
 
-            for (size_t k = from; k < j; k++)
-                sum -= *element(matrix, i, k) * *element(matrix, j, k);
-            *element(matrix, i, j) = i == j ? sqrt(fmax(sum, RIDGE)) : sum / *element(matrix, j, j);
+        for (size_t j = first; j <= i; j++) {
+            const size_t other_first = matrix->first[j];
+            const double *other = matrix->rows[j];
+            double sum = row[j - first];
+
+            for (size_t k = first > other_first ? first : other_first; k < j; k++)
+                sum -= row[k - first] * other[k - other_first];
+            row[j - first] = i == j ? sqrt(fmax(sum, RIDGE)) : sum / other[j - other_first];
         }
     }
 }
@@ -91,6 +76,93 @@ static void solve(const struct matrix *matrix, double *side)
     }
 }
 
+/* ---- The order of the nodes ------------------------------------------------------------------ */
+
+/* The neighbours of node i are list[first[i]] to list[first[i + 1]]. */
+struct neighbours {
+    size_t *first, *list;
+};
+
+static void find_neighbours(struct neighbours *to, const struct network *network, struct arena *arena)
+{
+    size_t *filled = arena_array(arena, network->n + 1, sizeof *filled);
+
+    to->first = arena_array(arena, network->n + 2, sizeof *to->first);
+    to->list = arena_array(arena, 2 * network->n_arcs + 1, sizeof *to->list);
+    for (size_t i = 0; i < network->n_arcs; i++) {
+        to->first[network->arcs[i].from + 1]++;
+        to->first[network->arcs[i].to + 1]++;
+    }
+    for (size_t i = 0; i <= network->n; i++)
+        to->first[i + 1] += to->first[i];
+    for (size_t i = 0; i < network->n_arcs; i++) {
+        const size_t a = network->arcs[i].from, b = network->arcs[i].to;
+
+        to->list[to->first[a] + filled[a]++] = b;
+        to->list[to->first[b] + filled[b]++] = a;
+    }
+}
+
+/* Numbers the nodes by their distance from the first one, so that neighbours have near numbers, and rows of
+ * the matrix are short also if the code of a loop is in distant places (Cuthill and McKee). */
+static void order_nodes(struct network *network, struct arena *arena)
+{
+    size_t *number = arena_array(arena, network->n + 1, sizeof *number); /* from 1 on; 0: none yet */
+    size_t *queue = arena_array(arena, network->n + 1, sizeof *queue);
+    struct neighbours neighbours;
+    size_t n = 0, done = 0;
+
+    find_neighbours(&neighbours, network, arena);
+    for (size_t start = 0; start < network->n; start++) {
+        if (number[start] == 0) {
+            queue[n++] = start;
+            number[start] = n;
+        }
+        for (; done < n; done++)
+            for (size_t i = neighbours.first[queue[done]]; i < neighbours.first[queue[done] + 1]; i++) {
+                const size_t next = neighbours.list[i];
+
+                if (next == network->n || number[next] != 0)
+                    continue;
+                queue[n++] = next;
+                number[next] = n;
+            }
+    }
+    network->number = number;
+    number[network->n] = network->n + 1;
+}
+
+static size_t from_node(const struct network *network, const struct flow_arc *arc)
+{
+    return network->number[arc->from] - 1;
+}
+
+static size_t to_node(const struct network *network, const struct flow_arc *arc)
+{
+    return network->number[arc->to] - 1;
+}
+
+static void make_matrix(struct network *network, struct arena *arena)
+{
+    struct matrix *matrix = &network->matrix;
+
+    matrix->n = network->n;
+    matrix->first = arena_array(arena, matrix->n, sizeof *matrix->first);
+    matrix->rows = arena_array(arena, matrix->n, sizeof *matrix->rows);
+    for (size_t i = 0; i < matrix->n; i++)
+        matrix->first[i] = i;
+    for (size_t i = 0; i < network->n_arcs; i++) {
+        const size_t from = from_node(network, &network->arcs[i]);
+        const size_t to = to_node(network, &network->arcs[i]);
+        const size_t high = from > to ? from : to, low = from > to ? to : from;
+
+        if (high < matrix->n && low < matrix->first[high])
+            matrix->first[high] = low;
+    }
+    for (size_t i = 0; i < matrix->n; i++)
+        matrix->rows[i] = arena_array(arena, i + 1 - matrix->first[i], sizeof(double));
+}
+
 /* ---- A step ---------------------------------------------------------------------------------- */
 
 static double conductance(const struct flow_arc *arc)
@@ -107,14 +179,14 @@ static double potential_at(const struct network *network, const double *potentia
 static double error_of(const struct network *network, const struct flow_arc *arc)
 {
     return arc->weight * (arc->flow - arc->wanted) + LEAST_WEIGHT * arc->flow +
-           potential_at(network, network->potential, arc->to) -
-           potential_at(network, network->potential, arc->from) - network->barrier / arc->flow;
+           potential_at(network, network->potential, to_node(network, arc)) -
+           potential_at(network, network->potential, from_node(network, arc)) - network->barrier / arc->flow;
 }
 
 static void add_arc(struct network *network, const struct flow_arc *arc)
 {
     const double g = conductance(arc), flow = arc->flow - g * error_of(network, arc);
-    const size_t from = arc->from, to = arc->to, n = network->n;
+    const size_t from = from_node(network, arc), to = to_node(network, arc), n = network->n;
 
     if (from == to)
         return;
@@ -159,9 +231,9 @@ static double longest_step(struct network *network)
         struct flow_arc *arc = &network->arcs[i];
         double price;
 
-        arc->step =
-            -conductance(arc) * (error_of(network, arc) + potential_at(network, network->side, arc->to) -
-                                 potential_at(network, network->side, arc->from));
+        arc->step = -conductance(arc) *
+                    (error_of(network, arc) + potential_at(network, network->side, to_node(network, arc)) -
+                     potential_at(network, network->side, from_node(network, arc)));
         price = price_step(network, arc);
         if (arc->step < 0)
             longest = fmin(longest, -0.95 * arc->flow / arc->step);
@@ -193,6 +265,7 @@ void flow_solve(struct flow_arc *arcs, size_t n_arcs, size_t n_nodes, struct are
 {
     struct network network = {.arcs = arcs, .n_arcs = n_arcs, .n = n_nodes, .barrier = 1};
 
+    order_nodes(&network, arena);
     make_matrix(&network, arena);
     network.potential = arena_array(arena, n_nodes, sizeof(double));
     network.side = arena_array(arena, n_nodes, sizeof(double));

@@ -15,7 +15,7 @@ struct flow_arc {
     double price, step;    /* scratch: of a flow that must not be negative, and the way to the next flow */
 };
 
-/* The arena takes the scratch memory. Arcs of neighbouring numbers make the least work. */
+/* The arena takes the scratch memory. */
 void flow_solve(struct flow_arc *arcs, size_t n_arcs, size_t n_nodes, struct arena *arena);
 
 #endif
