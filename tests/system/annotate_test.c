@@ -25,12 +25,13 @@ static void check_annotate(int expected, const char *arguments, const char *part
     free(text);
 }
 
+/* That the block is not reproducible, on a busy machine, is no reason to skip. */
 static void need_measuring(void)
 {
     int status;
     char *text = test_command(&status, "%s/bin/counterpoint block 4801c0 2>&1", test_build_dir());
 
-    if (status == 1)
+    if (status == 1 && strncmp(text, "counterpoint: ", strlen("counterpoint: ")) == 0)
         SKIP("blocks cannot be measured here: %s", text);
     free(text);
 }
