@@ -90,6 +90,37 @@ CP_TEST(assembly_is_taken_in_both_syntaxes)
     }
 }
 
+/* The command itself has functions. */
+CP_TEST(blocks_are_found_in_files)
+{
+    char *text, arguments[200];
+    int status;
+
+    need_blocks();
+    snprintf(arguments, sizeof arguments, "--csv %s/bin/counterpoint:main", test_build_dir());
+    text = block(&status, arguments);
+    CHECK(status <= 1);
+    CHECK(strstr(text, "no symbol") == NULL);
+    CHECK(strchr(strchr(text, '\n') + 1, '\n') != NULL); /* a block, at least */
+    free(text);
+    free(test_command(
+        NULL,
+        "cd %s && printf 'f: .globl f; .type f,@function; add %%%%rax,%%%%rax; 1: dec %%%%rcx; jnz 1b; ret; "
+        ".size f,.-f' | gcc -c -x assembler - -o f.o && ld -shared f.o -o f.so",
+        test_dir()));
+    text = block(&status, "--csv f.so:f | tail -n +2 | cut -d, -f1");
+    CHECK_STR(text, "4801c0\n48ffc975fb\nc3\n");
+    free(text);
+    text = block(&status,
+                 "--csv f.so:0x$(nm f.so | awk '$3 == \"f\" { print $1 }') | tail -n +2 | cut -d, -f1,8");
+    CHECK_STR(text, "4801c048ffc975fb,1\n");
+    free(text);
+    check_block(2, "f.so:g", "f.so has no symbol of a function g");
+    check_block(2, "f.so:0x10", "f.so has no code at 0x10");
+    check_block(2, "none.so:f", "none.so cannot be opened");
+    check_block(2, "/dev/null:f", "/dev/null is no object file");
+}
+
 /* ---- Output ---------------------------------------------------------------------------------- */
 
 CP_TEST(json_is_read_by_jq)

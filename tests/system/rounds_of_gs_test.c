@@ -434,7 +434,8 @@ CP_TEST(ratios_are_of_what_one_round_has_counted)
     }
     twice = find_row(watch, "minorFaults per pageFaults");
     CHECK_EQ(twice.count, 20); /* nothing is a part of 0 faults */
-    CHECK(TEST_TSAN || (twice.min == 1 && twice.max == 1));
+    /* the sanitizers have faults of their own, between the readings of the two */
+    CHECK(TEST_TSAN || TEST_ASAN || (twice.min == 1 && twice.max == 1));
     CHECK_EQ(find_row(watch, "pageFaults").count, 21);
     CHECK_EQ(find_row(watch, "pageFaults per cpuTime").count, 21);
     CHECK(find_row(watch, "pageFaults per cpuTime").max < 0.1); /* a fault takes more than 10 ns */

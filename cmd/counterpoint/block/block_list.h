@@ -28,6 +28,9 @@ enum status block_list_add(struct block_list *list, const char *hex, size_t leng
 enum status block_list_read(struct block_list *list, const char *path);
 /* Adds a block that is given as assembly, in the syntax of Intel, or of AT&T if there is a '%'. */
 enum status block_list_assemble(struct block_list *list, const char *text);
+/* Adds the blocks of a function of an object file, FILE:FUNCTION, or the one that begins at an address as the
+ * file's symbols have it, FILE:0xADDRESS. */
+enum status block_list_decode(struct block_list *list, const char *argument);
 void block_list_free(struct block_list *list);
 
 /* Asks llvm-mca for the cycles of all rows that are not done. */

@@ -9,14 +9,16 @@
 #include "block_list.h"
 
 static const char help[] =
-    "usage: counterpoint block [OPTION]... HEX...\n"
+    "usage: counterpoint block [OPTION]... BLOCK...\n"
     "       counterpoint block [OPTION]... --asm TEXT\n"
     "       counterpoint block [OPTION]... --file FILE\n"
     "\n"
     "Measures how many cycles basic blocks take, without the programs that they are\n"
     "of: in the steady state, with all accesses in the first cache. A block is given\n"
-    "by the bytes of its instructions: 4801c0 is 'add rax, rax'. It runs in a process\n"
-    "where nothing else is mapped, and that may call nothing. x86-64 only, so far.\n"
+    "by the bytes of its instructions: 4801c0 is 'add rax, rax'; FILE:FUNCTION are all\n"
+    "blocks of a function, and FILE:0xADDRESS the one that begins there, up to its\n"
+    "branch. It runs in a process where nothing else is mapped, and that may call\n"
+    "nothing. x86-64 only, so far.\n"
     "\n"
     "  --asm TEXT       assembly, with ';' between instructions: 'add rax, rax; mov\n"
     "                   rbx, [rax]', or in AT&T's syntax: 'addq %rax, %rax'\n"
@@ -129,7 +131,9 @@ static enum status find_blocks(struct block_list *list, const struct options *op
     else if (options->assembly != NULL)
         status = block_list_assemble(list, options->assembly);
     for (int i = optind; i < argc && status == STATUS_OK; i++)
-        status = block_list_add(list, argv[i], strlen(argv[i]), "The command line");
+        status = strchr(argv[i], ':') != NULL
+                     ? block_list_decode(list, argv[i])
+                     : block_list_add(list, argv[i], strlen(argv[i]), "The command line");
     if (status == STATUS_OK && list->n == 0)
         return complain(STATUS_USAGE, "%s has no blocks.", options->file);
     return status;
